@@ -1,5 +1,5 @@
 // The JavaScript half of the guest: embedded here, run once while the guest is baked.
-#include "functions.h"
+#include "functions/functions.h"
 #include "glue.h"
 #include "hooks.h"
 #include "prelude.h"

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cells.h"
+#include "cells/cells.h"
 #include "convert.h"
-#include "engine.h"
-#include "functions.h"
+#include "engine/engine.h"
+#include "functions/functions.h"
 #include "hooks.h"
 #include "prelude.h"
 #include "reserve.h"

@@ -1,6 +1,7 @@
 // What the C files of the JavaScript guest share: the runtime, and what is known of the code that runs.
 //
-// The files lie in layers. Each uses only what is above it in this list; no two need each other.
+// The files lie in layers, of which engine, functions and cells are folders. Each uses only what is above it in this list; no
+// two need each other.
 //
 //   state       this
 //   hooks       the prelude's functions that C calls

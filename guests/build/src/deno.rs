@@ -84,11 +84,11 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     (".mjs\"", ".js\""),
     ("globalThis.__bootstrap ??= {};", ""),
     ("globalThis.__bootstrap.", "exports."),
-    ("= __bootstrap;", "= require(\"deno/bootstrap.js\");"),
+    ("= __bootstrap;", "= require(\"deno/runtime/bootstrap.js\");"),
     // Errors as Node words them, with its codes.
     (
         "throw new TypeError(\n      `Invalid URL: '${href}'` +\n        (maybeBase ? ` with base '${maybeBase}'` : \"\"),\n    );",
-        "throw require(\"deno/failures.js\").invalidUrl(href, maybeBase);",
+        "throw require(\"deno/runtime/failures.js\").invalidUrl(href, maybeBase);",
     ),
     // What is in a `blob:` has an origin only where it is of the web.
     (
@@ -100,7 +100,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "    error[_code] = code;\n    error[webidl.brand] = webidl.brand;\n",
         "    error[_code] = code;\n    error[webidl.brand] = webidl.brand;\n    \
-         require(\"deno/failures.js\").finishException(error, name, message);\n",
+         require(\"deno/runtime/failures.js\").finishException(error, name, message);\n",
     ),
     ("\"The signal has been aborted\"", "\"This operation was aborted\""),
     ("          \"aborted\",\n          \"reason\",\n          \"onabort\",\n", "          \"aborted\",\n"),
@@ -125,11 +125,11 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "\"Failed to execute 'dispatchEvent' on 'EventTarget'\",\n    );\n",
         "\"Failed to execute 'dispatchEvent' on 'EventTarget'\",\n    );\n    \
-         require(\"deno/failures.js\").checkEvent(ObjectPrototypeIsPrototypeOf(EventPrototype, event), event);\n",
+         require(\"deno/runtime/failures.js\").checkEvent(ObjectPrototypeIsPrototypeOf(EventPrototype, event), event);\n",
     ),
     (
         "    options = addEventListenerOptionsConverter(options, prefix);\n",
-        "    require(\"deno/failures.js\").checkListener(callback);\n    \
+        "    require(\"deno/runtime/failures.js\").checkListener(callback);\n    \
          options = addEventListenerOptionsConverter(options, prefix);\n",
     ),
     // The sorted list of `Headers` is made anew for each step of an iteration unless they cannot change: keep it until
@@ -155,36 +155,36 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "      const parsedURL = new URL(input, baseURL);\n      request = newInnerRequest(",
         "      const parsedURL = new URL(input, baseURL);\n      \
-         require(\"deno/failures.js\").checkCredentials(parsedURL);\n      request = newInnerRequest(",
+         require(\"deno/runtime/failures.js\").checkCredentials(parsedURL);\n      request = newInnerRequest(",
     ),
     // What is wrong with a stream, in Node's words.
     (
         "new TypeError(\"ReadableStream is locked\")",
-        "require(\"deno/failures.js\").invalidState(\"ReadableStream is locked\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"ReadableStream is locked\")",
     ),
     (
         "new TypeError(\"ReadableStream is already locked.\")",
-        "require(\"deno/failures.js\").invalidState(\"The ReadableStream is locked\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"The ReadableStream is locked\")",
     ),
     (
         "new TypeError(\"Cannot cancel a locked ReadableStream.\")",
-        "require(\"deno/failures.js\").invalidState(\"ReadableStream is locked\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"ReadableStream is locked\")",
     ),
     (
         "new TypeError(\"The stream is already locked\")",
-        "require(\"deno/failures.js\").invalidState(\"WritableStream is locked\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"WritableStream is locked\")",
     ),
     (
         "new TypeError(\"Reader has no associated stream.\")",
-        "require(\"deno/failures.js\").invalidState(\"The reader is not attached to a stream\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"The reader is not attached to a stream\")",
     ),
     (
         "new TypeError(\"The stream is closing or is closed.\")",
-        "require(\"deno/failures.js\").invalidState(\"WritableStream is closed\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"WritableStream is closed\")",
     ),
     (
         "new TypeError(\"The stream controller cannot close or enqueue\")",
-        "require(\"deno/failures.js\").invalidState(\"Controller is already closed\")",
+        "require(\"deno/runtime/failures.js\").invalidState(\"Controller is already closed\")",
     ),
     // What is wrong with a request, a response or a header.
     ("\"Request with GET/HEAD method cannot have body\"", "\"Request with GET/HEAD method cannot have body.\""),
@@ -249,7 +249,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "        WeakMapPrototypeSet(staticBodySource, stream, body);\n        this.streamOrStatic = stream;\n",
         "        WeakMapPrototypeSet(staticBodySource, stream, body);\n        \
-         require(\"deno/stream_shapes.js\").ofBytes.add(stream);\n        this.streamOrStatic = stream;\n",
+         require(\"deno/streams/stream_shapes.js\").ofBytes.add(stream);\n        this.streamOrStatic = stream;\n",
     ),
     // As Node 22 shows files and event emitters.
     (
@@ -272,7 +272,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     // How its classes show themselves, as Node asks.
     (
         "function configureInterface(interface_) {",
-        "function configureInterface(interface_) {\n  require(\"deno/inspection.js\").showAsNode(interface_.prototype);",
+        "function configureInterface(interface_) {\n  require(\"deno/runtime/inspection.js\").showAsNode(interface_.prototype);",
     ),
 ];
 
@@ -405,7 +405,7 @@ mod tests {
                     const { f } = core.loadExtScript(\"ext:deno_node/a.mjs\");\nreturn { f };\n})();\n";
         let module = as_module(text);
         assert!(module.contains("\nmodule.exports = (function () {"));
-        assert!(module.contains("const { core } = require(\"deno/bootstrap.js\");"));
+        assert!(module.contains("const { core } = require(\"deno/runtime/bootstrap.js\");"));
         assert!(module.contains("const { f } = require(\"deno/deno_node/a.js\");"));
     }
 

@@ -109,7 +109,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
         fs::create_dir_all(&modules)?;
         sources.push(Source { folder: additions.join("libraries"), modules });
     }
-    let libraries = libraries::bundle(workshop, bench, &sources, &folder.join("compile.c"), &patched)?;
+    let libraries = libraries::bundle(workshop, bench, &sources, &folder.join("engine/compile.c"), &patched)?;
     let added = additions.map_or_else(|| folder.join("prelude"), Path::to_owned).join("additions.js");
     let ada = workshop.crate_source(&ADA)?.join("deps");
     let foreign: Vec<_> = QUICKJS_FILES.iter().map(|name| patched.join(name)).collect();
@@ -118,30 +118,30 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
     fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
     let module = Module {
         own: [
-            "engine.c",
-            "bridges.c",
-            "cells.c",
-            "compression.c",
+            "engine/engine.c",
+            "functions/bridges.c",
+            "cells/cells.c",
+            "functions/compression.c",
             "convert.c",
-            "digests.c",
-            "encodings.c",
-            "files.c",
+            "functions/digests.c",
+            "functions/encodings.c",
+            "functions/files.c",
             "hooks.c",
-            "host.c",
+            "functions/host.c",
             "introspection.c",
-            "libraries.c",
-            "lookup.c",
-            "output.c",
-            "posix.c",
+            "functions/libraries.c",
+            "functions/lookup.c",
+            "functions/output.c",
+            "functions/posix.c",
             "prelude.c",
-            "rejections.c",
+            "cells/rejections.c",
             "reserve.c",
             "shim.c",
             "sources.c",
-            "sqlite.c",
+            "functions/sqlite.c",
             "state.c",
-            "timers.c",
-            "urls.c",
+            "functions/timers.c",
+            "functions/urls.c",
         ]
         .iter()
         .map(|name| folder.join(name))
@@ -149,7 +149,8 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
         .collect(),
         foreign,
         foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
-        includes: [folder, patched, ada].into_iter().chain(c_libraries.includes).collect(),
+        // Headers of the guest that the patches include lie in `engine`.
+        includes: [folder.join("engine"), folder, patched, ada].into_iter().chain(c_libraries.includes).collect(),
         objects: c_libraries.files,
         link_flags: vec!["-lwasi-emulated-getpid".to_owned()],
         flags: vec![format!("-DADDITIONS=\"{}\"", added.display())],
@@ -173,6 +174,6 @@ fn train(workshop: &Workshop, folder: &Path, patched: &Path, sources: &[PathBuf]
         without: &["JS_CallInternal"],
         sources,
         included: patched,
-        headers: &["cell_parser.h", "one_thread.h", "stacks.h"].map(|name| folder.join(name)),
+        headers: &["cell_parser.h", "one_thread.h", "stacks.h"].map(|name| folder.join("engine").join(name)),
     })
 }

@@ -98,7 +98,7 @@ pub(crate) fn bundle(
     let scripts = bench.work.join("libraries");
     fs::create_dir_all(&scripts)?;
     let compiler = self::compiler(bench, compiler, quickjs)?;
-    let mut table = String::from("#include \"libraries.h\"\n");
+    let mut table = String::from("#include \"functions/libraries.h\"\n");
     let mut rows = String::new();
     let mut notices = String::from("The JavaScript guest carries parts of these packages.\n");
     for source in sources {
@@ -192,7 +192,7 @@ fn compiler(bench: &Bench, source: &Path, quickjs: &Path) -> Result<PathBuf> {
         cc.args(COMPILER_FLAGS).arg("-I").arg(quickjs).arg("-o").arg(&program).arg(source);
         // Headers that the patches include.
         let beside = source.parent().context("the compiler's source has a folder")?;
-        cc.arg("-I").arg(beside).arg("-I").arg(beside.join("training"));
+        cc.arg("-I").arg(beside).arg("-I").arg(beside.with_file_name("training"));
         cc.args(["dtoa.c", "libregexp.c", "libunicode.c"].map(|name| quickjs.join(name))).arg("-lm");
         run(&mut cc, &folder.join("compile.log"))
     })?;

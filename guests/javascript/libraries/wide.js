@@ -1,4 +1,4 @@
-// The characters of East Asian encodings, in the form that `deno/wide_text.js` reads.
+// The characters of East Asian encodings, in the form that `deno/runtime/wide_text.js` reads.
 module.exports = {
   big5: [require("iconv-lite/encodings/tables/cp950.json"), require("iconv-lite/encodings/tables/big5-added.json")],
   "euc-jp": [require("iconv-lite/encodings/tables/eucjp.json")],

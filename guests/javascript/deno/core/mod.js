@@ -1,1 +1,1 @@
-module.exports = require("deno/bootstrap.js");
+module.exports = require("deno/runtime/bootstrap.js");

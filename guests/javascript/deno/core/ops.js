@@ -1,2 +1,2 @@
 // In place of Deno's operations.
-module.exports = require("deno/operations.js").ops;
+module.exports = require("deno/runtime/operations.js").ops;

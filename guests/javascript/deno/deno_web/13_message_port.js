@@ -1,5 +1,5 @@
 // In place of Deno's message ports, which reach between threads: `structuredClone`, and marks that it heeds.
-const { core } = require("deno/bootstrap.js");
+const { core } = require("deno/runtime/bootstrap.js");
 const { DOMException } = require("deno/deno_web/01_dom_exception.js");
 
 const uncloneable = new WeakSet();
