@@ -230,21 +230,29 @@ pub fn languages_of(cells: &[Cell]) -> Vec<Language> {
     languages
 }
 
-/// Bakes what is not baked. A guest that is missing is left for the engine to report.
+/// Bakes what is not baked, and compiles what is not compiled: for cells with fuel as well, if `has_fuel`. A guest that is
+/// missing is left for the engine to report.
 ///
 /// # Errors
 /// A guest cannot be baked.
-pub async fn make_ready(config: &HostConfig, guests: Vec<GuestName>, progress: Progress) -> Result<(), SetupError> {
+pub async fn make_ready(
+    config: &HostConfig,
+    guests: Vec<GuestName>,
+    has_fuel: bool,
+    progress: Progress,
+) -> Result<(), SetupError> {
     let config = config.clone();
     let work = move || -> Result<(), SetupError> {
         for guest in guests {
-            let GuestState::NotBaked(reason) = guest_status(&config, guest).state else { continue };
-            progress(&format!("getting the guest `{guest}` ready, once: {reason}"));
-            bake(
-                &config,
-                guest,
-                BakeOptions { progress: Some(&mut |doing| progress(&format!("  {doing}"))), ..BakeOptions::default() },
-            )?;
+            match guest_status(&config, guest).state {
+                GuestState::NotBaked(reason) => {
+                    progress(&format!("getting the guest `{guest}` ready, once: {reason}"));
+                }
+                GuestState::Ready if has_fuel => {}
+                _ => continue,
+            }
+            let mut tell = |doing: &str| progress(&format!("  {doing}"));
+            bake(&config, guest, BakeOptions { force: false, fuel: has_fuel, progress: Some(&mut tell) })?;
         }
         Ok(())
     };

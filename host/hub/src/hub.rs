@@ -184,8 +184,8 @@ struct Inner {
     runs: Mutex<Runs>,
     /// What is kept of the runs.
     account: Account,
-    /// Guests that were found ready.
-    ready: Mutex<HashSet<GuestName>>,
+    /// Guests that were found ready: for cells with fuel, or for others.
+    ready: Mutex<HashSet<(GuestName, bool)>>,
     /// Sessions whose names were made up.
     unnamed: AtomicU64,
 }
@@ -530,14 +530,15 @@ impl Hub {
 
     /// Bakes what is not baked. A guest that is missing is left for the engine to report.
     pub(crate) async fn make_ready(&self, session: &Session, languages: &[Language]) -> Result<(), HubError> {
+        let has_fuel = session.limits().fuel.is_some();
         let guests = languages.iter().map(|language| session.guest(*language));
         let unknown: Vec<GuestName> = {
             let ready = lock(&self.0.ready);
-            guests.filter(|guest| !ready.contains(guest)).collect()
+            guests.filter(|guest| !ready.contains(&(*guest, has_fuel))).collect()
         };
         if !unknown.is_empty() {
-            make_ready(&self.0.host_config, unknown.clone(), self.0.config.progress).await?;
-            lock(&self.0.ready).extend(unknown);
+            make_ready(&self.0.host_config, unknown.clone(), has_fuel, self.0.config.progress).await?;
+            lock(&self.0.ready).extend(unknown.into_iter().map(|guest| (guest, has_fuel)));
         }
         Ok(())
     }

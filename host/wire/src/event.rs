@@ -195,6 +195,7 @@ impl StatusJson {
         Serialize::serialize(&StatusJson { index: *index, status: status_map(op, fields) }, serializer)
     }
 
+    #[expect(clippy::type_complexity, reason = "serde takes the fields of the variant as a tuple")]
     fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<(usize, String, Vec<(String, Scalar)>), D::Error> {
         let StatusJson { index, status } = Deserialize::deserialize(from)?;
         let (op, fields) = status_from_json(status);
@@ -246,6 +247,7 @@ impl CellFinishedJson {
         Serialize::serialize(&finished, serializer)
     }
 
+    #[expect(clippy::type_complexity, reason = "serde takes the fields of the variant as a tuple")]
     fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<(usize, Outcome, Duration, Usage, Option<KeptText>), D::Error> {

@@ -9,6 +9,8 @@ mod manifest;
 mod safepoints;
 
 #[cfg(feature = "bake")]
+pub(crate) use bake::compile_missing;
+#[cfg(feature = "bake")]
 pub use bake::{BakeOptions, BakeReport, bake};
 pub(crate) use engines::Engines;
 pub(crate) use image::{Artifacts, Flavour, compiling_engine, guest_mounts, linker};

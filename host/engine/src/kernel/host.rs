@@ -112,7 +112,7 @@ impl Host {
     }
 
     /// A guest, loaded at first use. Where there is a compiler, code that counts fuel is compiled at first use too, which
-    /// blocks for seconds.
+    /// blocks for seconds; front ends have it compiled before.
     pub(crate) fn guest(&self, name: GuestName, flavour: Flavour) -> Result<Arc<Guest>, Error> {
         let key = (name, flavour.name());
         if let Some(guest) = lock(&self.inner.guests).get(&key) {
@@ -122,7 +122,7 @@ impl Host {
         // Others load theirs meanwhile.
         #[cfg(feature = "bake")]
         if flavour.has_fuel() {
-            super::bake::compile_missing(&artifacts, flavour)?;
+            super::code::compile_missing(&artifacts, flavour)?;
         }
         let mut guests = lock(&self.inner.guests);
         if let Some(guest) = guests.get(&key) {
