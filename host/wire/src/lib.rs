@@ -1,8 +1,8 @@
 //! Every document that Cellar reads and writes: runs, events, results, reports, the lines of `cellar stdio`.
 //!
 //! The engine's types know nothing of JSON; here they get their names in it. Nothing else names a field. Requests are
-//! checked by hand, because their senders are models and people who need to be told what to mend; events and results
-//! are written and read by serde.
+//! read by tables of their members, because their senders are models and people who need to be told what to mend; events
+//! and results are written and read by serde.
 
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -16,6 +16,7 @@ mod event;
 mod lineage;
 mod llm;
 mod mcp;
+mod object;
 mod problem;
 mod request;
 mod result;

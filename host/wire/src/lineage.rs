@@ -4,51 +4,34 @@ use cellar_core::{
     origin::{PRODUCER_BYTES_MAX, SEEN_BYTES_MAX, SEEN_MAX},
     run::RunOptions,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::{
-    check::{At, Fields, Problems},
+    check::{At, Problems},
     json::Node,
+    object::{Kind, Member, Members, Text, member},
 };
 
-/// These members of a line.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct LineageJson {
-    /// Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.
-    #[schemars(length(min = 1, max = PRODUCER_BYTES_MAX))]
-    producer: Option<String>,
-    /// No name gets an origin although there is a producer.
-    dry_run: Option<bool>,
-    /// What the caller has seen, as kinds and names: cells load no other dataset.
-    #[schemars(length(max = SEEN_MAX))]
-    seen: Option<Vec<(String, String)>>,
-}
+/// Who makes the run.
+pub(crate) const PRODUCER: Member = member(
+    "producer",
+    Kind::Text(Text::ANY.at_most(PRODUCER_BYTES_MAX).filled().described()),
+    "Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.",
+);
+/// Description of the member that has no name get an origin, which interfaces spell in their own ways.
+pub(crate) const DRY_RUN: &str = "No name gets an origin although there is a producer.";
+/// What the caller has seen.
+pub(crate) const SEEN: Member =
+    member("seen", Kind::Seen, "What the caller has seen, as kinds and names: cells load no other dataset.");
 
-/// Reads them among the members of a run. Doors spell `dry_run` in their own ways.
-pub(crate) fn run_options(fields: &Fields<'_>, dry_run: &str, problems: &mut Problems) -> Option<RunOptions> {
-    let producer = match fields.get("producer") {
-        Some(at) => Some(bounded(&at, PRODUCER_BYTES_MAX, problems)?),
-        None => None,
-    };
-    let dry_run = match fields.get(dry_run) {
-        Some(at) => at.boolean(problems)?,
-        None => false,
-    };
-    let seen = match fields.get("seen") {
+/// Reads them among the members of a run; `dry_run` is the key of that member.
+pub(crate) fn run_options(members: &Members<'_>, dry_run: &str, problems: &mut Problems) -> Option<RunOptions> {
+    let producer = members.text("producer", problems);
+    let dry_run = members.boolean(dry_run, problems).unwrap_or_default();
+    let seen = match members.get("seen", problems) {
         Some(at) => Some(seen(&at, problems)?),
         None => None,
     };
     Some(RunOptions { producer, dry_run, seen })
-}
-
-fn bounded(at: &At<'_>, bytes_max: usize, problems: &mut Problems) -> Option<String> {
-    let text = at.filled_text(problems)?;
-    if text.len() > bytes_max {
-        problems.add(&at.path, format_args!("expected at most {bytes_max} bytes, found {}", text.len()));
-        return None;
-    }
-    Some(text.to_owned())
 }
 
 /// Pairs of a kind and a name. An empty array is a caller that has seen nothing.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
-    request::{cell, languages, run_fields},
+    request::{cell, cells as cells_of, languages},
     server::{body, bounded, name},
 };
 
@@ -54,28 +54,37 @@ pub fn mcp_call(tool: &str, arguments: &[u8]) -> Option<Result<McpCall, Invalid>
     Some(match tool {
         "eval" => {
             let known = ["session", "cells", "language", "code", "title", "timeout", "reset"];
-            body(arguments, &known, |fields, problems| {
+            read(arguments, &known, |fields, problems| {
                 let session = name(fields, "session", problems);
                 Some(McpCall::Eval { session, cells: cells(fields, problems)? })
             })
         }
-        "reset" => body(arguments, &["session", "language"], |fields, problems| {
-            let (languages, session) = (languages(fields, problems), session(fields, problems));
+        "reset" => read(arguments, &["session", "language"], |fields, problems| {
+            let languages = languages(fields.get("language").as_ref(), problems);
+            let session = session(fields, problems);
             Some(McpCall::Reset { session: session?, languages: languages? })
         }),
-        "snapshot" => body(arguments, &["session"], |fields, problems| {
+        "snapshot" => read(arguments, &["session"], |fields, problems| {
             session(fields, problems).map(|session| McpCall::Snapshot { session })
         }),
-        "fork" => body(arguments, &["session", "snapshot"], |fields, problems| {
+        "fork" => read(arguments, &["session", "snapshot"], |fields, problems| {
             let (session, snapshot) = (name(fields, "session", problems), name(fields, "snapshot", problems));
             if session.is_some() == snapshot.is_some() {
                 problems.add("$", "expected either `session` or `snapshot`");
             }
             Some(McpCall::Fork { session, snapshot })
         }),
-        "files" => body(arguments, &["session", "action", "path", "text"], files),
+        "files" => read(arguments, &["session", "action", "path", "text"], files),
         _ => return None,
     })
+}
+
+fn read<T>(
+    bytes: &[u8],
+    known: &[&str],
+    read: impl FnOnce(&Fields<'_>, &mut Problems) -> Option<T>,
+) -> Result<T, Invalid> {
+    body(bytes, |at, problems| read(&at.fields(known, problems)?, problems))
 }
 
 fn session(fields: &Fields<'_>, problems: &mut Problems) -> Option<String> {
@@ -94,7 +103,7 @@ fn cells(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
     if !single.is_empty() {
         problems.add("$", "expected either `cells`, or one cell by its `language` and `code`");
     }
-    run_fields(fields, problems)
+    cells_of(&fields.required("cells", "an array of at least one cell", problems)?, problems)
 }
 
 fn files(fields: &Fields<'_>, problems: &mut Problems) -> Option<McpCall> {

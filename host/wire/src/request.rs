@@ -7,13 +7,13 @@ use cellar_core::{
     limits,
     text::nearest,
 };
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    check::{At, Fields, Invalid, Problems},
+    check::{At, Invalid, Problems},
     json,
+    object::{Kind, Member, Object, Text, described, member},
 };
 
 /// Bytes of a run as JSON.
@@ -22,39 +22,47 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 const TITLE_BYTES_MAX: usize = 1_000;
 /// The languages a request may name. The probe is for the engine's own tests.
 pub(super) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
-/// Fields of a cell.
-const CELL_FIELDS: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
+/// A run.
+pub(crate) static RUN: Object = Object::new("run", "A run, as it is asked for.", &[CELLS]);
+/// The cells of a run.
+pub(crate) const CELLS: Member =
+    member("cells", Kind::Cells, "They run in order. The first that fails is the last that runs.")
+        .required("an array of at least one cell");
+/// One cell.
+static CELL: Object = Object::new(
+    "CellJson",
+    "One unit of source.",
+    &[
+        member("language", Kind::Language, "").required("\"py\" or \"js\""),
+        member("code", Kind::Text(Text::ANY.at_most(limits::CODE_BYTES_MAX).described()), "").required("a string"),
+        member("title", Kind::Text(Text::ANY.at_most(TITLE_BYTES_MAX).described()), "A short label."),
+        member(
+            "timeout",
+            Kind::Integer { least: TIMEOUT_MIN, most: TIMEOUT_MAX, format: "uint64" },
+            "Seconds that it may take.",
+        ),
+        member("reset", Kind::Flag, "Whether its language gets a fresh kernel first."),
+    ],
+);
+const TIMEOUT_MIN: u64 = limits::TIMEOUT_MIN.as_secs();
+const TIMEOUT_MAX: u64 = limits::TIMEOUT_MAX.as_secs();
 
-/// A run, as it is asked for. It is read by hand, for the sake of the messages; this is what is written, and what the
-/// schema is made of.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(super) struct RunJson {
-    /// They run in order. The first that fails is the last that runs.
-    #[schemars(length(min = 1, max = limits::CELLS_MAX))]
-    cells: Vec<CellJson>,
-}
-
-/// One unit of source.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+/// A cell as it is written.
+#[derive(Debug, Serialize)]
 pub(super) struct CellJson {
-    #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
     language: String,
-    #[schemars(length(max = limits::CODE_BYTES_MAX))]
     code: String,
-    /// A short label.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(default, length(max = TITLE_BYTES_MAX), extend("type" = "string"))]
     title: Option<String>,
-    /// Seconds that it may take.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(default, range(min = limits::TIMEOUT_MIN.as_secs(), max = limits::TIMEOUT_MAX.as_secs()), extend("type" = "integer"))]
     timeout: Option<u64>,
-    /// Whether its language gets a fresh kernel first.
-    #[schemars(default)]
     reset: bool,
 }
+
+described!(CellJson: CELL, RunJson: RUN);
+
+/// A run as it is described.
+pub(super) struct RunJson;
 
 /// A run as a request.
 pub fn run_json(cells: &[Cell]) -> Value {
@@ -65,7 +73,7 @@ pub fn run_json(cells: &[Cell]) -> Value {
         timeout: cell.timeout.map(|timeout| timeout.as_secs()),
         reset: cell.reset,
     };
-    json!(RunJson { cells: cells.iter().map(cell).collect() })
+    json!({"cells": cells.iter().map(cell).collect::<Vec<_>>()})
 }
 
 /// Reads a run. `what` names it in messages: "the run in `a.json`".
@@ -90,17 +98,16 @@ pub fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
 }
 
 fn run(at: &At<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
-    let fields = at.fields(&["cells"], problems)?;
-    run_fields(&fields, problems)
+    let members = RUN.read(at, None, problems)?;
+    cells(&members.get("cells", problems)?, problems)
 }
 
-/// The cells of a run among other fields.
-pub(super) fn run_fields(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
-    let cells = fields.required("cells", "an array of at least one cell", problems)?;
-    let items = cells.items("cell", problems)?;
+/// The cells of a run.
+pub(super) fn cells(at: &At<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
+    let items = at.items("cell", problems)?;
     if items.len() > limits::CELLS_MAX {
         let most = limits::CELLS_MAX;
-        problems.add(&cells.path, format_args!("expected at most {most} cells, found {}", items.len()));
+        problems.add(&at.path, format_args!("expected at most {most} cells, found {}", items.len()));
         return None;
     }
     // All cells are looked at, and one bad cell refuses the run.
@@ -108,29 +115,18 @@ pub(super) fn run_fields(fields: &Fields<'_>, problems: &mut Problems) -> Option
     cells.into_iter().collect()
 }
 
+/// One cell. A member that is wrong is noted, which refuses the whole.
 pub(super) fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
-    let fields = at.fields(&CELL_FIELDS, problems)?;
-    let language = fields.required("language", &language_codes(), problems).and_then(|at| language(&at, problems));
-    let code = fields.required("code", "a string", problems).and_then(|at| code(&at, problems));
-    let title = fields.get("title").map(|at| title(&at, problems));
-    let seconds = limits::TIMEOUT_MIN.as_secs()..=limits::TIMEOUT_MAX.as_secs();
-    let timeout = fields.get("timeout").map(|at| at.integer(seconds, problems).map(Duration::from_secs));
-    let reset = fields.get("reset").map(|at| at.boolean(problems));
-    Some(Cell {
-        language: language?,
-        code: code?.into(),
-        title: lift(title)?,
-        timeout: lift(timeout)?,
-        reset: lift(reset)?.unwrap_or_default(),
-    })
-}
-
-/// A member that may be absent, but not wrong.
-fn lift<T>(member: Option<Option<T>>) -> Option<Option<T>> {
-    match member {
-        None => Some(None),
-        Some(value) => value.map(Some),
-    }
+    let members = CELL.read(at, None, problems)?;
+    let language = members.language("language", problems);
+    let code = members.text("code", problems);
+    let title = members.text("title", problems);
+    let timeout = members.integer("timeout", problems).map(Duration::from_secs);
+    let reset = members.boolean("reset", problems).unwrap_or_default();
+    let code = code?;
+    // What a file of source begins with is no part of the source.
+    let code = code.strip_prefix('\u{feff}').unwrap_or(&code).into();
+    Some(Cell { language: language?, code, title, timeout, reset })
 }
 
 pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language> {
@@ -147,10 +143,10 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
 }
 
 /// The language that is named, or all.
-pub(super) fn languages(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Language>> {
-    match fields.get("language") {
+pub(super) fn languages(named: Option<&At<'_>>, problems: &mut Problems) -> Option<Vec<Language>> {
+    match named {
         None => Some(LANGUAGES.to_vec()),
-        Some(at) => language(&at, problems).map(|only| vec![only]),
+        Some(at) => language(at, problems).map(|only| vec![only]),
     }
 }
 
@@ -167,23 +163,4 @@ pub fn language_meant(name: &str) -> Option<&'static str> {
 /// The codes a request may use, for messages and help.
 fn language_codes() -> String {
     LANGUAGES.map(|language| format!("\"{language}\"")).join(" or ")
-}
-
-fn code(at: &At<'_>, problems: &mut Problems) -> Option<String> {
-    let code = bounded_text(at, limits::CODE_BYTES_MAX, problems)?;
-    // What a file of source begins with is no part of the source.
-    Some(code.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(code))
-}
-
-fn title(at: &At<'_>, problems: &mut Problems) -> Option<String> {
-    bounded_text(at, TITLE_BYTES_MAX, problems)
-}
-
-fn bounded_text(at: &At<'_>, bytes_max: usize, problems: &mut Problems) -> Option<String> {
-    let text = at.text(problems)?;
-    if text.len() > bytes_max {
-        problems.add(&at.path, format_args!("expected at most {bytes_max} bytes, found {}", text.len()));
-        return None;
-    }
-    Some(text.to_owned())
 }

@@ -247,22 +247,6 @@ mod tests {
         }
     }
 
-    /// They are read by hand: what is read and what is described must be the same.
-    #[test]
-    fn a_request_has_the_members_that_are_read() {
-        let schema = Shape::Request.schema().to_value();
-        let described = schema["oneOf"].as_array().expect("kinds").iter().map(|kind| {
-            let properties = kind["properties"].as_object().expect("members");
-            let members: Vec<&str> = properties.keys().map(String::as_str).filter(|key| *key != "type").collect();
-            (properties["type"]["const"].as_str().expect("a kind"), members)
-        });
-        let read = super::super::stdio::REQUESTS.iter().map(|(kind, members)| {
-            let id = std::iter::once("id");
-            (*kind, id.chain(members.iter().copied()).collect::<Vec<_>>())
-        });
-        assert_eq!(described.collect::<Vec<_>>(), read.collect::<Vec<_>>());
-    }
-
     #[test]
     fn an_event_that_is_none_is_refused() {
         for text in [r#"{"seq":0}"#, r#"{"seq":0,"type":"odd"}"#, r#"{"seq":-1,"type":"run_finished","isError":true}"#]

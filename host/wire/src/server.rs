@@ -1,5 +1,4 @@
-//! What the server reads and writes besides runs, events and results. Requests are read by hand, for the sake of the
-//! messages.
+//! Bodies of requests to the server, and its answers besides runs, events and results.
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
@@ -21,9 +20,12 @@ use crate::{
     event::bundle_json,
     json::{self, Node},
     lineage::run_options,
-    request::{LANGUAGES, language, languages, run_fields},
+    object::{Members, Object},
+    request::{LANGUAGES, cells, languages},
     stdio::{Grants, reply_result, tools},
 };
+
+use bodies::{FORK, INPUT, LOOK, NEW_EVAL, NEW_RUN, NEW_SESSION, REPLY, RESET, REWIND, SESSION_CHANGE};
 
 pub use bodies::server_schemas;
 
@@ -196,24 +198,29 @@ pub fn bundle_value(bundle: &MimeBundle) -> Map<String, Value> {
 }
 
 /// Reads the object that a request has as its body; an empty body is an empty object.
-pub(super) fn body<T>(
-    bytes: &[u8],
-    known: &[&str],
-    read: impl FnOnce(&Fields<'_>, &mut Problems) -> Option<T>,
-) -> Result<T, Invalid> {
+pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&At<'_>, &mut Problems) -> Option<T>) -> Result<T, Invalid> {
     let mut problems = Problems::default();
     let node = match bytes.trim_ascii() {
         [] => Ok(Node::Object(Vec::new())),
         bytes => json::parse(bytes),
     };
     let value = match node {
-        Ok(node) => At::root(&node, "$").fields(known, &mut problems).and_then(|fields| read(&fields, &mut problems)),
+        Ok(node) => read(&At::root(&node, "$"), &mut problems),
         Err(fault) => {
             problems.add("$", fault);
             None
         }
     };
     problems.finish("the body of the request", value)
+}
+
+/// The same of an object of this kind.
+fn read<T>(
+    object: &'static Object,
+    bytes: &[u8],
+    read: impl FnOnce(&Members<'_>, &mut Problems) -> Option<T>,
+) -> Result<T, Invalid> {
+    body(bytes, |at, problems| read(&object.read(at, None, problems)?, problems))
 }
 
 pub(super) fn bounded(at: &At<'_>, bytes_max: usize, problems: &mut Problems) -> Option<String> {
@@ -229,135 +236,117 @@ pub(super) fn name(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> O
     fields.get(key).and_then(|at| bounded(&at, NAME_BYTES_MAX, problems))
 }
 
-/// `{"session"?, "input"?, "snapshot"?, "tools"?, "idleAfter"?, "expiresAt"?}`
+/// Reads a session to open.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn session_request<G: Grants>(bytes: &[u8]) -> Result<SessionRequest, Invalid> {
-    body(bytes, &["session", "input", "snapshot", "tools", "idleAfter", "expiresAt"], |fields, problems| {
+    read(&NEW_SESSION, bytes, |members, problems| {
         Some(SessionRequest {
-            session: name(fields, "session", problems),
-            input: fields.get("input").and_then(|at| at.boolean(problems)).unwrap_or_default(),
-            snapshot: name(fields, "snapshot", problems),
-            tools: tools::<G>(fields, problems).unwrap_or_default(),
-            times: times(fields, problems),
+            session: members.text("session", problems),
+            input: members.boolean("input", problems).unwrap_or_default(),
+            snapshot: members.text("snapshot", problems),
+            tools: tools::<G>(members, problems).unwrap_or_default(),
+            times: times(members, problems),
         })
     })
 }
 
-/// `{"idleAfter"?, "expiresAt"?}`
+/// Reads when a session is put to sleep, and when it ends.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn times_body(bytes: &[u8]) -> Result<SessionTimes, Invalid> {
-    body(bytes, &["idleAfter", "expiresAt"], |fields, problems| Some(times(fields, problems)))
+    read(&SESSION_CHANGE, bytes, |members, problems| Some(times(members, problems)))
 }
 
-fn times(fields: &Fields<'_>, problems: &mut Problems) -> SessionTimes {
-    let idle_after = fields.get("idleAfter").and_then(|at| at.integer(1..=IDLE_AFTER_MAX, problems));
-    let expires_at = fields.get("expiresAt").map(|at| match at.node {
-        Node::Null => None,
-        _ => at.integer(1..=EXPIRES_AT_MAX, problems),
-    });
+fn times(members: &Members<'_>, problems: &mut Problems) -> SessionTimes {
+    let idle_after = members.integer("idleAfter", problems);
+    let expires_at = members.get("expiresAt", problems).map(|_| members.integer("expiresAt", problems));
     SessionTimes { idle_after, expires_at }
 }
 
-/// `{"cells": […], "keepGoing"?, "onDisconnect"?, "producer"?, "dryRun"?, "seen"?}`
+/// Reads a run of a session.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect", "producer", "dryRun", "seen"], run_of)
+    read(&NEW_RUN, bytes, run_of)
 }
 
-/// The same for a run that has a session of its own, and `"tools"?`.
+/// Reads a run that has a session of its own.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn eval_body<G: Grants>(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect", "producer", "dryRun", "seen", "tools"], |fields, problems| {
-        let tools = tools::<G>(fields, problems);
-        let run = run_of(fields, problems)?;
+    read(&NEW_EVAL, bytes, |members, problems| {
+        let tools = tools::<G>(members, problems);
+        let run = run_of(members, problems)?;
         Some(RunBody { tools: tools?, ..run })
     })
 }
 
-fn run_of(fields: &Fields<'_>, problems: &mut Problems) -> Option<RunBody> {
-    let keep_going = fields.get("keepGoing").and_then(|at| at.boolean(problems)).unwrap_or_default();
-    let is_kept = fields.get("onDisconnect").is_some_and(|at| match at.node {
-        Node::Text(text) if text == "continue" => true,
-        Node::Text(text) if text == "cancel" => false,
-        _ => {
-            at.expected("\"cancel\" or \"continue\"", problems);
-            false
-        }
-    });
-    let options = run_options(fields, "dryRun", problems);
-    let cells = run_fields(fields, problems)?;
+fn run_of(members: &Members<'_>, problems: &mut Problems) -> Option<RunBody> {
+    let keep_going = members.boolean("keepGoing", problems).unwrap_or_default();
+    let is_kept = members.word("onDisconnect", problems) == Some("continue");
+    let options = run_options(members, "dryRun", problems);
+    let cells = cells(&members.get("cells", problems)?, problems)?;
     Some(RunBody { cells, keep_going, options: options?, is_kept, tools: Vec::new() })
 }
 
-/// `{"result"}` or `{"error"}`: what a tool gave, as JSON, or why it failed.
+/// Reads what a tool gave, as JSON, or why it failed.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn reply_body(bytes: &[u8]) -> Result<Result<String, String>, Invalid> {
-    body(bytes, &["result", "error"], reply_result)
+    read(&REPLY, bytes, reply_result)
 }
 
-/// `{"request_id", "value"}`: the request as its event names it, and a line, or null for the end of the input.
+/// Reads the id of a request for input, and a line, or nothing for the end of the input.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn input_body(bytes: &[u8]) -> Result<(String, Option<String>), Invalid> {
-    body(bytes, &["request_id", "value"], |fields, problems| {
-        let request = fields.required("request_id", "that of the event", problems);
-        let request = request.and_then(|at| bounded(&at, NAME_BYTES_MAX, problems));
-        let value = fields.required("value", "a string, or null for the end of the input", problems)?;
-        let value = match value.node {
-            Node::Null => None,
-            _ => Some(bounded(&value, TEXT_BYTES_MAX, problems)?),
-        };
+    read(&INPUT, bytes, |members, problems| {
+        let request = members.text("request_id", problems);
+        let value = members.text("value", problems);
         Some((request?, value))
     })
 }
 
-/// `{"language"?}`: the only one, unless all.
+/// Reads which languages are reset.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn reset_body(bytes: &[u8]) -> Result<Vec<Language>, Invalid> {
-    body(bytes, &["language"], languages)
+    read(&RESET, bytes, |members, problems| languages(members.get("language", problems).as_ref(), problems))
 }
 
-/// `{"session"?}`: the name of the fork.
+/// Reads the name of a fork.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn fork_body(bytes: &[u8]) -> Result<Option<String>, Invalid> {
-    body(bytes, &["session"], |fields, problems| Some(name(fields, "session", problems)))
+    read(&FORK, bytes, |members, problems| Some(members.text("session", problems)))
 }
 
-/// `{"snapshot"}`
+/// Reads the id of a snapshot.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn rewind_body(bytes: &[u8]) -> Result<String, Invalid> {
-    body(bytes, &["snapshot"], |fields, problems| {
-        bounded(&fields.required("snapshot", "the id of a snapshot", problems)?, NAME_BYTES_MAX, problems)
-    })
+    read(&REWIND, bytes, |members, problems| members.text("snapshot", problems))
 }
 
-/// `{"language", "code", "cursor"?}`: the cursor counts characters, and is at the end unless given.
+/// Reads a place in code: the cursor counts characters, and is at the end unless given.
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn look_body(bytes: &[u8]) -> Result<(Language, String, u32), Invalid> {
-    body(bytes, &["language", "code", "cursor"], |fields, problems| {
-        let known = fields.required("language", "\"py\" or \"js\"", problems).and_then(|at| language(&at, problems));
-        let code = fields.required("code", "a string", problems);
-        let code = code.and_then(|at| bounded(&at, TEXT_BYTES_MAX, problems));
-        let cursor = fields.get("cursor").and_then(|at| at.integer(0..=u64::from(u32::MAX), problems));
+    read(&LOOK, bytes, |members, problems| {
+        let known = members.language("language", problems);
+        let code = members.text("code", problems);
+        let cursor = members.integer("cursor", problems);
         let code = code?;
         let end = u32::try_from(code.chars().count()).unwrap_or(u32::MAX);
         let cursor = cursor.and_then(|cursor| u32::try_from(cursor).ok()).unwrap_or(end).min(end);

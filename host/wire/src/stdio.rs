@@ -2,28 +2,28 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{borrow::Cow, ops::RangeInclusive, path::PathBuf};
 
 use cellar_core::{
     cell::{Cell, Language},
-    limits,
     run::RunOptions,
     text::list,
     tool::ToolSpec,
 };
 use cellar_results::result::View;
-use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StreamJson,
-    request::{CellJson, LANGUAGES, language, languages, run_fields},
+    request::{CELLS, cells, languages},
 };
 use crate::{
-    check::{At, Fields, Invalid, Problems},
+    check::{At, Invalid, Problems},
     json,
-    lineage::{LineageJson, run_options},
+    lineage::{DRY_RUN, PRODUCER, SEEN, run_options},
+    object::{Kind, Member, Members, Object, Text, described, member},
 };
 
 /// Bytes of an id or a name that the caller chooses.
@@ -104,162 +104,171 @@ pub struct OpenSessionJson {
     pub runs: Vec<String>,
 }
 
-// For the schema alone: requests are read by hand, for the sake of the messages.
-/// A line that the caller writes.
-#[derive(JsonSchema)]
-#[schemars(tag = "type", rename_all = "snake_case", deny_unknown_fields, transform = RecursiveTransform(not_null))]
-#[expect(dead_code, reason = "nothing is made of it but the schema")]
-pub(super) enum RequestJson {
-    /// Opens a session, and is answered by `opened`.
-    Open {
-        /// What the answer is to carry.
-        id: Option<String>,
-        /// Its name; made up when absent.
-        session: Option<String>,
-        /// A `cellar.toml` as JSON, in the place of the one on the command line.
-        grants: Option<Map<String, Value>>,
-        /// Folder to use as its workspace.
-        workspace: Option<String>,
-        /// Tools that the caller answers for.
-        tools: Option<Vec<ToolJson>>,
-        /// Whether the caller answers requests for input.
-        input: Option<bool>,
-        /// File of a snapshot to begin with.
-        snapshot: Option<String>,
-    },
-    /// Runs cells, and is answered by events and a result with its id.
-    Run {
-        /// What tells it apart from the other runs under way.
-        id: String,
-        session: Option<String>,
-        /// They run in order. The first that fails is the last that runs.
-        #[schemars(length(min = 1, max = limits::CELLS_MAX))]
-        cells: Vec<CellJson>,
-        /// Runs the cells after one that fails too.
-        keep_going: Option<bool>,
-        #[schemars(flatten)]
-        lineage: LineageJson,
-    },
-    /// Stops the run with this id, which goes on to its proper end.
-    Cancel { id: String },
-    /// Asks for what a model is given of a run that has ended, one of the latest, and is answered by `outputs`.
-    ToLlm {
-        id: Option<String>,
-        /// The id of the run.
-        run: String,
-        /// The number of the only output, unless the first page of each.
-        output: Option<usize>,
-        #[schemars(flatten)]
-        view: ViewJson,
-    },
-    /// Asks for the value of a name, as it is between two steps of the session's cells, and is answered by `value`.
-    Get {
-        id: Option<String>,
-        session: Option<String>,
-        /// Whose name it is: Python's, unless this says otherwise.
-        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
-        language: Option<String>,
-        name: String,
-        #[schemars(flatten)]
-        view: ViewJson,
-    },
-    /// Asks where names come from that runs with a `producer` have bound, and is answered by `origins`.
-    Origins {
-        id: Option<String>,
-        session: Option<String>,
-        /// The only one, unless all.
-        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
-        language: Option<String>,
-        /// The only one, unless all.
-        name: Option<String>,
-    },
-    /// Answers a `call`: with any value as `result`, or with why it failed.
-    Reply {
-        id: Option<String>,
-        call: String,
-        #[schemars(schema_with = "anything", default)]
-        result: Value,
-        error: Option<String>,
-    },
-    /// Answers an `input_request` event; null is the end of the input.
-    SubmitInput {
-        id: Option<String>,
-        session: Option<String>,
-        request_id: String,
-        #[schemars(schema_with = "text_or_null")]
-        value: Value,
-    },
-    /// Gives languages of a session fresh kernels.
-    Reset {
-        id: Option<String>,
-        session: Option<String>,
-        /// The only one, unless all.
-        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
-        language: Option<String>,
-    },
-    /// Writes the state of a session into a file, between two steps of its cells.
-    Snapshot { id: Option<String>, session: Option<String>, file: String },
-    /// Takes a session back to a snapshot; its files stay as they are.
-    Restore { id: Option<String>, session: Option<String>, file: String },
-    /// Opens a session with the state of another one, its grants and tools, and is answered by `opened`.
-    Fork {
-        id: Option<String>,
-        session: Option<String>,
-        /// The name of the fork; made up when absent.
-        new: Option<String>,
-    },
-    /// Lists the sessions that are open.
-    Sessions { id: Option<String> },
-    /// Ends a session and its runs.
-    Close { id: Option<String>, session: Option<String> },
+/// What is expected as the answer to a request for input.
+pub(crate) const INPUT_VALUE: &str = "a string, or null for the end of the input";
+
+const ID_TEXT: Text = Text::ANY.at_most(ID_BYTES_MAX).filled();
+const NAME: Kind = Kind::Text(ID_TEXT);
+/// What is expected as the id of a run.
+const RUN_ID: &str = "a string that names the run";
+const FILLED: Kind = Kind::Text(Text::ANY.filled());
+const ID: Member = member("id", NAME, "");
+const SESSION: Member = member("session", NAME, "");
+const TOOLS: Member = member("tools", Kind::Tools, "Tools that the caller answers for.");
+const LANGUAGE: Member = member("language", Kind::Language, "The only one, unless all.");
+const FILE_MEMBER: Member = member("file", FILLED, "").required(FILE);
+const FROM: Member = member(
+    "from",
+    Kind::Integer { least: 0, most: u32::MAX as u64, format: "uint64" },
+    "Where the output's page begins: a row of a table, a character of a text.",
+);
+const ROWS: Member = member("rows", range(&PAGE_ROWS), "Rows of a table on a page.");
+const CHARACTERS: Member =
+    member("characters", range(&PAGE_CHARACTERS), "Characters of a text, bytes of a table's rows on a page.");
+const VALUE_CHARACTERS: Member =
+    member("value_characters", range(&PAGE_CHARACTERS), "Characters of one value of a table.");
+
+const fn range(range: &RangeInclusive<u64>) -> Kind {
+    Kind::Integer { least: *range.start(), most: *range.end(), format: "uint64" }
 }
 
-/// How much of an output goes into one page.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "nothing is made of it but the schema")]
-pub(super) struct ViewJson {
-    /// Where the output's page begins: a row of a table, a character of a text.
-    from: Option<u64>,
-    /// Rows of a table on a page.
-    #[schemars(range(min = *PAGE_ROWS.start(), max = *PAGE_ROWS.end()))]
-    rows: Option<u64>,
-    /// Characters of a text, bytes of a table's rows on a page.
-    #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
-    characters: Option<u64>,
-    /// Characters of one value of a table.
-    #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
-    value_characters: Option<u64>,
-}
+/// Lines that callers write, by their types.
+static REQUESTS: [Object; 14] = [
+    Object::new(
+        "open",
+        "Opens a session, and is answered by `opened`.",
+        &[
+            member("id", NAME, "What the answer is to carry."),
+            member("session", NAME, "Its name; made up when absent."),
+            member("grants", Kind::Entries, "A `cellar.toml` as JSON, in the place of the one on the command line."),
+            member("workspace", FILLED, "Folder to use as its workspace."),
+            TOOLS,
+            member("input", Kind::Boolean, "Whether the caller answers requests for input."),
+            member("snapshot", FILLED, "File of a snapshot to begin with."),
+        ],
+    ),
+    Object::new(
+        "run",
+        "Runs cells, and is answered by events and a result with its id.",
+        &[
+            member("id", NAME, "What tells it apart from the other runs under way.").required(RUN_ID),
+            SESSION,
+            CELLS,
+            member("keep_going", Kind::Boolean, "Runs the cells after one that fails too."),
+            PRODUCER,
+            member("dry_run", Kind::Boolean, DRY_RUN),
+            SEEN,
+        ],
+    ),
+    Object::new("cancel", "Stops the run with this id, which goes on to its proper end.", &[ID.required(RUN_ID)]),
+    Object::new(
+        "to_llm",
+        "Asks for what a model is given of a run that has ended, one of the latest, and is answered by `outputs`.",
+        &[
+            ID,
+            member("run", Kind::Text(Text::ANY), "The id of the run.").required("the id of a run"),
+            member(
+                "output",
+                Kind::Integer { least: 0, most: u32::MAX as u64, format: "uint" },
+                "The number of the only output, unless the first page of each.",
+            ),
+            FROM,
+            ROWS,
+            CHARACTERS,
+            VALUE_CHARACTERS,
+        ],
+    ),
+    Object::new(
+        "get",
+        "Asks for the value of a name, as it is between two steps of the session's cells, and is answered by `value`.",
+        &[
+            ID,
+            SESSION,
+            member("language", Kind::Language, "Whose name it is: Python's, unless this says otherwise."),
+            member("name", FILLED, "").required("a name of the session"),
+            FROM,
+            ROWS,
+            CHARACTERS,
+            VALUE_CHARACTERS,
+        ],
+    ),
+    Object::new(
+        "origins",
+        "Asks where names come from that runs with a `producer` have bound, and is answered by `origins`.",
+        &[ID, SESSION, LANGUAGE, member("name", FILLED, "The only one, unless all.")],
+    ),
+    Object::new(
+        "reply",
+        "Answers a `call`: with any value as `result`, or with why it failed.",
+        &[
+            ID,
+            member("call", Kind::Text(Text::ANY), "").required("that of the call"),
+            member("result", Kind::Any, ""),
+            member("error", Kind::Text(Text::ANY), ""),
+        ],
+    ),
+    Object::new(
+        "submit_input",
+        "Answers an `input_request` event; null is the end of the input.",
+        &[
+            ID,
+            SESSION,
+            member("request_id", Kind::Text(Text::ANY), "").required("that of the event"),
+            member("value", Kind::TextOrNull(Text::ANY), "").required(INPUT_VALUE),
+        ],
+    ),
+    Object::new("reset", "Gives languages of a session fresh kernels.", &[ID, SESSION, LANGUAGE]),
+    Object::new(
+        "snapshot",
+        "Writes the state of a session into a file, between two steps of its cells.",
+        &[ID, SESSION, FILE_MEMBER],
+    ),
+    Object::new(
+        "restore",
+        "Takes a session back to a snapshot; its files stay as they are.",
+        &[ID, SESSION, FILE_MEMBER],
+    ),
+    Object::new(
+        "fork",
+        "Opens a session with the state of another one, its grants and tools, and is answered by `opened`.",
+        &[ID, SESSION, member("new", NAME, "The name of the fork; made up when absent.")],
+    ),
+    Object::new("sessions", "Lists the sessions that are open.", &[ID]),
+    Object::new("close", "Ends a session and its runs.", &[ID, SESSION]),
+];
 
-/// A tool of the caller.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-#[expect(dead_code, reason = "nothing is made of it but the schema")]
-pub(super) struct ToolJson {
-    name: String,
-    /// What it does, for people and models.
-    description: Option<String>,
-    /// JSON Schema of its arguments, which are held to it before the caller is asked.
-    schema: Option<Map<String, Value>>,
-}
+/// Tools of the caller.
+static TOOL: Object = Object::new(
+    "ToolJson",
+    "A tool of the caller.",
+    &[
+        member("name", NAME, "").required("the name of a tool"),
+        member("description", Kind::Text(Text::ANY), "What it does, for people and models."),
+        member(
+            "schema",
+            Kind::Entries,
+            "JSON Schema of its arguments, which are held to it before the caller is asked.",
+        ),
+    ],
+);
 
-/// A member that may be absent must not be null.
-fn not_null(schema: &mut Schema) {
-    if let Some(Value::Array(types)) = schema.get_mut("type") {
-        types.retain(|name| name != "null");
-        if let [only] = types.as_mut_slice() {
-            let only = only.take();
-            schema.insert("type".to_owned(), only);
-        }
+/// A tool of the caller, as it is described.
+pub(crate) struct ToolJson;
+
+described!(ToolJson: TOOL);
+
+/// A line that the caller writes, as it is described.
+pub(super) struct RequestJson;
+
+impl JsonSchema for RequestJson {
+    fn schema_name() -> Cow<'static, str> {
+        "RequestJson".into()
     }
-}
 
-fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
-    json_schema!(true)
-}
-
-fn text_or_null(_: &mut schemars::SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": [{"type": "string"}, {"type": "null"}]})
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let kinds: Vec<Value> = REQUESTS.iter().map(|kind| kind.schema(Some("type"), generator).into()).collect();
+        json_schema!({"oneOf": kinds, "description": "A line that the caller writes."})
+    }
 }
 
 /// Whose lines these are.
@@ -336,27 +345,9 @@ impl<G> Default for Open<G> {
     }
 }
 
-/// The types of requests, with the fields of each besides `type` and `id`.
-pub(super) static REQUESTS: [(&str, &[&str]); 14] = [
-    ("open", &["session", "grants", "workspace", "tools", "input", "snapshot"]),
-    ("run", &["session", "cells", "keep_going", "producer", "dry_run", "seen"]),
-    ("cancel", &[]),
-    ("to_llm", &["run", "output", "from", "rows", "characters", "value_characters"]),
-    ("get", &["session", "language", "name", "from", "rows", "characters", "value_characters"]),
-    ("origins", &["session", "language", "name"]),
-    ("reply", &["call", "result", "error"]),
-    ("submit_input", &["session", "request_id", "value"]),
-    ("reset", &["session", "language"]),
-    ("snapshot", &["session", "file"]),
-    ("restore", &["session", "file"]),
-    ("fork", &["session", "new"]),
-    ("sessions", &[]),
-    ("close", &["session"]),
-];
-
 /// The types of requests.
 pub fn request_types() -> Vec<&'static str> {
-    REQUESTS.iter().map(|(name, _)| *name).collect()
+    REQUESTS.iter().map(|kind| kind.name).collect()
 }
 
 /// Reads a line. The id comes back even when the rest is refused, if there is one.
@@ -390,68 +381,65 @@ fn request<G: Grants>(
 ) -> Option<Request<G>> {
     let types = || list(&request_types());
     let entries = at.entries(problems)?;
-    *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| name(at, problems));
+    *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| ID_TEXT.read(at, problems));
     let Some((_, kind)) = entries.iter().find(|(key, _)| *key == "type") else {
         problems.add("$.type", format_args!("expected one of {}, found nothing", types()));
         return None;
     };
     let text = kind.text(problems)?;
-    let Some((kind, known)) = REQUESTS.iter().find(|(name, _)| *name == text) else {
+    let Some(kind) = REQUESTS.iter().find(|kind| kind.name == text) else {
         kind.expected(format_args!("one of {}", types()), problems);
         return None;
     };
-    let known: Vec<&str> = ["type", "id"].into_iter().chain(known.iter().copied()).collect();
-    let fields = at.fields(&known, problems)?;
-    if matches!(*kind, "run" | "cancel") && id.is_none() {
-        fields.required("id", "a string that names the run", problems);
+    let members = kind.read(at, Some("type"), problems)?;
+    if id.is_none() {
+        members.get("id", problems);
     }
-    let session = |problems: &mut Problems| fields.get("session").and_then(|at| name(&at, problems));
-    match *kind {
-        "open" => open(&fields, caller, problems).map(|open| Request::Open(Box::new(open))),
+    let session = |problems: &mut Problems| members.text("session", problems);
+    match kind.name {
+        "open" => open(&members, caller, problems).map(|open| Request::Open(Box::new(open))),
         "run" => {
-            let keep_going = fields.get("keep_going").and_then(|at| at.boolean(problems)).unwrap_or_default();
-            let (session, options) = (session(problems), run_options(&fields, "dry_run", problems));
-            Some(Request::Run { session, cells: run_fields(&fields, problems)?, keep_going, options: options? })
+            let keep_going = members.boolean("keep_going", problems).unwrap_or_default();
+            let (session, options) = (session(problems), run_options(&members, "dry_run", problems));
+            let cells = cells(&members.get("cells", problems)?, problems)?;
+            Some(Request::Run { session, cells, keep_going, options: options? })
         }
         "cancel" => Some(Request::Cancel),
-        "to_llm" => to_llm(&fields, problems),
+        "to_llm" => to_llm(&members, problems),
         "get" => {
-            let language = fields.get("language").map(|at| language(&at, problems));
-            let variable =
-                fields.required("name", "a name of the session", problems)?.filled_text(problems)?.to_owned();
-            let (session, view) = (session(problems), view(&fields, problems));
-            Some(Request::Get { session, language: language.unwrap_or(Some(Language::Python))?, name: variable, view })
+            let language = members.language("language", problems).unwrap_or(Language::Python);
+            let name = members.text("name", problems)?;
+            let (session, view) = (session(problems), view(&members, problems));
+            Some(Request::Get { session, language, name, view })
         }
         "origins" => {
-            let languages = languages(&fields, problems);
-            let variable = fields.get("name").and_then(|at| at.filled_text(problems)).map(str::to_owned);
-            Some(Request::Origins { session: session(problems), languages: languages?, name: variable })
+            let languages = languages(members.get("language", problems).as_ref(), problems);
+            let name = members.text("name", problems);
+            Some(Request::Origins { session: session(problems), languages: languages?, name })
         }
-        "reply" => reply(&fields, problems),
+        "reply" => {
+            let call = members.text("call", problems)?;
+            Some(Request::Reply { call, result: reply_result(&members, problems)? })
+        }
         "submit_input" => {
             let session = session(problems);
-            let request_id = fields.required("request_id", "that of the event", problems)?.text(problems)?.to_owned();
-            let value = fields.required("value", "a string, or null for the end of the input", problems)?;
-            let value = match value.node {
-                json::Node::Null => None,
-                _ => Some(value.text(problems)?.to_owned()),
-            };
-            Some(Request::SubmitInput { session, request_id, value })
+            let request_id = members.text("request_id", problems)?;
+            Some(Request::SubmitInput { session, request_id, value: members.text("value", problems) })
         }
         "reset" => {
-            let languages = languages(&fields, problems);
+            let languages = languages(members.get("language", problems).as_ref(), problems);
             Some(Request::Reset { session: session(problems), languages: languages? })
         }
         "snapshot" | "restore" => {
             let session = session(problems);
-            let file = file(&fields.required("file", FILE, problems)?, caller, problems)?;
-            Some(match *kind {
+            let file = file(&members.get("file", problems)?, caller, problems)?;
+            Some(match kind.name {
                 "snapshot" => Request::Snapshot { session, file },
                 _ => Request::Restore { session, file },
             })
         }
         "fork" => {
-            let new = fields.get("new").and_then(|at| name(&at, problems));
+            let new = members.text("new", problems);
             Some(Request::Fork { session: session(problems), new })
         }
         "sessions" => Some(Request::Sessions),
@@ -479,16 +467,16 @@ pub fn is_snapshot_name(name: &str) -> bool {
 }
 
 /// Names what someone who came over the network cannot have; whether there is nothing of it.
-fn is_for_remote(fields: &Fields<'_>, problems: &mut Problems) -> bool {
+fn is_for_remote(members: &Members<'_>, problems: &mut Problems) -> bool {
     let mut is_allowed = true;
     let mut refuse = |at: &At<'_>, why: &str| {
         problems.add(&at.path, why);
         is_allowed = false;
     };
-    if let Some(at) = fields.get("workspace") {
+    if let Some(at) = members.get("workspace", &mut Problems::default()) {
         refuse(&at, "expected nothing: no folder of the server can be named over the network");
     }
-    if let Some(grants) = fields.get("grants") {
+    if let Some(grants) = members.get("grants", &mut Problems::default()) {
         for (key, at) in grants.entries(&mut Problems::default()).unwrap_or_default() {
             match key {
                 "limits" | "environment" => {}
@@ -506,25 +494,25 @@ fn is_for_remote(fields: &Fields<'_>, problems: &mut Problems) -> bool {
     is_allowed
 }
 
-fn open<G: Grants>(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<Open<G>> {
+fn open<G: Grants>(members: &Members<'_>, caller: Caller, problems: &mut Problems) -> Option<Open<G>> {
     // What is refused is not read: it may name files.
-    if caller == Caller::Remote && !is_for_remote(fields, problems) {
+    if caller == Caller::Remote && !is_for_remote(members, problems) {
         return None;
     }
-    let tools = tools::<G>(fields, problems)?;
+    let tools = tools::<G>(members, problems)?;
     Some(Open {
-        session: fields.get("session").and_then(|at| name(&at, problems)),
-        grants: fields.get("grants").and_then(|at| G::from_json(&at, problems)),
-        workspace: fields.get("workspace").and_then(|at| at.filled_text(problems)).map(str::to_owned),
+        session: members.text("session", problems),
+        grants: members.get("grants", problems).and_then(|at| G::from_json(&at, problems)),
+        workspace: members.text("workspace", problems),
         tools,
-        input: fields.get("input").and_then(|at| at.boolean(problems)),
-        snapshot: fields.get("snapshot").and_then(|at| file(&at, caller, problems)),
+        input: members.boolean("input", problems),
+        snapshot: members.get("snapshot", problems).and_then(|at| file(&at, caller, problems)),
     })
 }
 
 /// The tools that a caller answers for.
-pub(super) fn tools<G: Grants>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<ToolSpec>> {
-    match fields.get("tools") {
+pub(super) fn tools<G: Grants>(members: &Members<'_>, problems: &mut Problems) -> Option<Vec<ToolSpec>> {
+    match members.get("tools", problems) {
         None => Some(Vec::new()),
         Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Some(Vec::new()),
         Some(at) => {
@@ -538,32 +526,32 @@ pub(super) fn tools<G: Grants>(fields: &Fields<'_>, problems: &mut Problems) -> 
 }
 
 fn tool<G: Grants>(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
-    let fields = at.fields(&["name", "description", "schema"], problems)?;
-    let name = fields.required("name", "the name of a tool", problems).and_then(|at| name(&at, problems));
-    let description = fields.get("description").and_then(|at| at.text(problems)).unwrap_or_default().to_owned();
-    let schema = fields.get("schema").and_then(|at| G::schema_from_json(&at, problems));
+    let members = TOOL.read(at, None, problems)?;
+    let name = members.text("name", problems);
+    let description = members.text("description", problems).unwrap_or_default();
+    let schema = members.get("schema", problems).and_then(|at| G::schema_from_json(&at, problems));
     Some(ToolSpec { name: name?, description, schema: schema.map(|schema| schema.to_string()) })
 }
 
-fn to_llm<G>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request<G>> {
-    let run = fields.required("run", "the id of a run", problems)?.text(problems)?.to_owned();
-    let output = fields.get("output").and_then(|at| at.integer(0..=u64::from(u32::MAX), problems));
-    let view = view(fields, problems);
-    if fields.get("from").is_some() && output.is_none() {
+fn to_llm<G>(members: &Members<'_>, problems: &mut Problems) -> Option<Request<G>> {
+    let run = members.text("run", problems)?;
+    let output = members.integer("output", problems);
+    let view = view(members, problems);
+    if members.get("from", problems).is_some() && output.is_none() {
         problems.add("$", "expected `output` beside `from`: pages behind the first are those of one output");
     }
     Some(Request::ToLlm { run, output: output.map(size), view })
 }
 
 /// How much of an output is asked for.
-fn view(fields: &Fields<'_>, problems: &mut Problems) -> View {
-    let mut number = |field, range| fields.get(field).and_then(|at| at.integer(range, problems));
+fn view(members: &Members<'_>, problems: &mut Problems) -> View {
+    let mut number = |key| members.integer(key, problems);
     let usual = View::default();
     View {
-        from: number("from", 0..=u64::from(u32::MAX)).unwrap_or_default(),
-        rows: number("rows", PAGE_ROWS).unwrap_or(usual.rows),
-        characters: number("characters", PAGE_CHARACTERS).map_or(usual.characters, size),
-        value_characters: number("value_characters", PAGE_CHARACTERS).map_or(usual.value_characters, size),
+        from: number("from").unwrap_or_default(),
+        rows: number("rows").unwrap_or(usual.rows),
+        characters: number("characters").map_or(usual.characters, size),
+        value_characters: number("value_characters").map_or(usual.value_characters, size),
         ..usual
     }
 }
@@ -572,28 +560,14 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn reply<G>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request<G>> {
-    let call = fields.required("call", "that of the call", problems)?.text(problems)?.to_owned();
-    Some(Request::Reply { call, result: reply_result(fields, problems)? })
-}
-
 /// What a tool gave, as JSON, or why it failed.
-pub(super) fn reply_result(fields: &Fields<'_>, problems: &mut Problems) -> Option<Result<String, String>> {
-    match (fields.get("result"), fields.get("error")) {
+pub(super) fn reply_result(members: &Members<'_>, problems: &mut Problems) -> Option<Result<String, String>> {
+    match (members.get("result", problems), members.get("error", problems)) {
         (Some(result), None) => Some(Ok(Value::from(result.node).to_string())),
-        (None, Some(error)) => Some(Err(error.text(problems)?.to_owned())),
+        (None, Some(_)) => members.text("error", problems).map(Err),
         _ => {
             problems.add("$", "expected either `result`, or `error` with a message");
             None
         }
     }
-}
-
-fn name(at: &At<'_>, problems: &mut Problems) -> Option<String> {
-    let text = at.filled_text(problems)?;
-    if text.len() > ID_BYTES_MAX {
-        problems.add(&at.path, format_args!("expected at most {ID_BYTES_MAX} bytes, found {}", text.len()));
-        return None;
-    }
-    Some(text.to_owned())
 }

@@ -1,171 +1,103 @@
-//! What the bodies of requests look like, for schemas alone: they are read by hand, for the sake of the messages. An API
-//! description names them as it names what is answered.
+//! Bodies of requests, member by member, and the schemas of bodies and answers, which an API description names.
 
-#![expect(dead_code, reason = "nothing is made of these but schemas")]
+#![expect(dead_code, reason = "answers are made where they are sent: nothing is made of these but schemas")]
 
-use cellar_core::{
-    limits,
-    origin::{PRODUCER_BYTES_MAX, SEEN_MAX},
-};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    CallJson, CompletionsJson, EXPIRES_AT_MAX, FileJson, IDLE_AFTER_MAX, RunJson, ServedSessionJson, SnapshotJson,
-    VariableJson,
+    CallJson, CompletionsJson, EXPIRES_AT_MAX, FileJson, IDLE_AFTER_MAX, NAME_BYTES_MAX, RunJson, ServedSessionJson,
+    SnapshotJson, TEXT_BYTES_MAX, VariableJson,
 };
 use crate::{
-    EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, request::CellJson, stdio::ToolJson,
+    EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine,
+    lineage::{self, PRODUCER, SEEN},
+    object::{Kind, Member, Object, Text, member},
+    request::CELLS,
+    stdio::INPUT_VALUE,
 };
 
-/// A session to open.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "camelCase", deny_unknown_fields)]
-struct NewSession {
-    /// Its name; made up when absent.
-    #[schemars(default, extend("type" = "string"))]
-    session: Option<String>,
-    /// Whether requests for input are answered.
-    #[schemars(default)]
-    input: bool,
-    /// The id of the snapshot that it begins with.
-    #[schemars(default, extend("type" = "string"))]
-    snapshot: Option<String>,
-    /// Tools that the caller answers for.
-    #[schemars(default)]
-    tools: Vec<ToolJson>,
-    /// Seconds without use after which it is put to sleep.
-    #[schemars(default, range(min = 1, max = IDLE_AFTER_MAX), extend("type" = "integer"))]
-    idle_after: Option<u64>,
-    /// When it ends and is removed, in seconds since the Unix epoch; never unless given.
-    #[schemars(default, range(min = 1, max = EXPIRES_AT_MAX))]
-    expires_at: Option<u64>,
-}
+const NAME: Kind = Kind::Text(Text::ANY.at_most(NAME_BYTES_MAX));
+const CONTENT: Text = Text::ANY.at_most(TEXT_BYTES_MAX);
+const TOOLS: Member = member("tools", Kind::Tools, "Tools that the caller answers for.");
+const IDLE_AFTER: Member = member(
+    "idleAfter",
+    Kind::Integer { least: 1, most: IDLE_AFTER_MAX, format: "uint64" },
+    "Seconds without use after which it is put to sleep.",
+);
+const EXPIRES_AT: Kind = Kind::IntegerOrNull { least: 1, most: EXPIRES_AT_MAX, format: "uint64" };
+const KEEP_GOING: Member = member("keepGoing", Kind::Flag, "Later cells run although one failed.");
+const ON_DISCONNECT: Member = member(
+    "onDisconnect",
+    Kind::Word(&["cancel", "continue"]),
+    "Whether the run is cancelled when its reader has gone away, or continues.",
+);
+const DRY_RUN: Member = member("dryRun", Kind::Flag, lineage::DRY_RUN);
+const LANGUAGE: Member = member("language", Kind::Language, "The only language, unless all.");
 
-/// When a session is put to sleep, and when it ends. What is absent stays as it is.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "camelCase", deny_unknown_fields)]
-struct SessionChange {
-    /// Seconds without use after which it is put to sleep.
-    #[schemars(default, range(min = 1, max = IDLE_AFTER_MAX), extend("type" = "integer"))]
-    idle_after: Option<u64>,
-    /// Seconds since the Unix epoch; null for never.
-    #[schemars(default, range(min = 1, max = EXPIRES_AT_MAX))]
-    expires_at: Option<u64>,
-}
-
-/// Cells to run in a session.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "camelCase", deny_unknown_fields)]
-struct NewRun {
-    /// They run in order. The first that fails is the last that runs.
-    #[schemars(length(min = 1, max = limits::CELLS_MAX))]
-    cells: Vec<CellJson>,
-    /// Later cells run although one failed.
-    #[schemars(default)]
-    keep_going: bool,
-    /// Whether the run is cancelled when its reader has gone away, or continues.
-    #[schemars(default, extend("enum" = ["cancel", "continue"]), extend("type" = "string"))]
-    on_disconnect: Option<String>,
-    /// Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.
-    #[schemars(default, length(min = 1, max = PRODUCER_BYTES_MAX), extend("type" = "string"))]
-    producer: Option<String>,
-    /// No name gets an origin although there is a producer.
-    #[schemars(default)]
-    dry_run: bool,
-    /// What the caller has seen, as kinds and names: cells load no other dataset.
-    #[schemars(default, length(max = SEEN_MAX), extend("type" = "array"))]
-    seen: Option<Vec<(String, String)>>,
-}
-
-/// Cells to run in a session of their own.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "camelCase", deny_unknown_fields)]
-struct NewEval {
-    /// They run in order. The first that fails is the last that runs.
-    #[schemars(length(min = 1, max = limits::CELLS_MAX))]
-    cells: Vec<CellJson>,
-    /// Later cells run although one failed.
-    #[schemars(default)]
-    keep_going: bool,
-    /// Whether the run is cancelled when its reader has gone away, or continues.
-    #[schemars(default, extend("enum" = ["cancel", "continue"]), extend("type" = "string"))]
-    on_disconnect: Option<String>,
-    /// Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.
-    #[schemars(default, length(min = 1, max = PRODUCER_BYTES_MAX), extend("type" = "string"))]
-    producer: Option<String>,
-    /// No name gets an origin although there is a producer.
-    #[schemars(default)]
-    dry_run: bool,
-    /// What the caller has seen, as kinds and names: cells load no other dataset.
-    #[schemars(default, length(max = SEEN_MAX), extend("type" = "array"))]
-    seen: Option<Vec<(String, String)>>,
-    /// Tools that the caller answers for.
-    #[schemars(default)]
-    tools: Vec<ToolJson>,
-}
-
-/// The answer to a request for input.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Input {
-    /// The request, as its event names it.
-    request_id: String,
-    /// A line, or null for the end of the input.
-    #[schemars(required)]
-    value: Option<String>,
-}
-
-/// The answer to a call of a tool: either what it gave, or why it failed.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Reply {
-    /// Any JSON value.
-    #[schemars(default)]
-    result: Value,
-    /// Why it failed.
-    #[schemars(default, extend("type" = "string"))]
-    error: Option<String>,
-}
-
-/// What of a session is reset.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Reset {
-    /// The only language, unless all.
-    #[schemars(default, extend("enum" = ["py", "js"]), extend("type" = "string"))]
-    language: Option<String>,
-}
-
-/// A fork to make.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Fork {
-    /// Its name; made up when absent.
-    #[schemars(default, extend("type" = "string"))]
-    session: Option<String>,
-}
-
-/// A snapshot to take a session back to.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Rewind {
-    /// The id of the snapshot.
-    snapshot: String,
-}
-
-/// A place in code.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Look {
-    #[schemars(extend("enum" = ["py", "js"]))]
-    language: String,
-    code: String,
-    /// In characters; the end unless given.
-    #[schemars(default, extend("type" = "integer"))]
-    cursor: Option<u32>,
-}
+pub(super) static NEW_SESSION: Object = Object::new(
+    "NewSession",
+    "A session to open.",
+    &[
+        member("session", NAME, "Its name; made up when absent."),
+        member("input", Kind::Flag, "Whether requests for input are answered."),
+        member("snapshot", NAME, "The id of the snapshot that it begins with."),
+        TOOLS,
+        IDLE_AFTER,
+        member(
+            "expiresAt",
+            EXPIRES_AT,
+            "When it ends and is removed, in seconds since the Unix epoch; never unless given.",
+        ),
+    ],
+);
+pub(super) static SESSION_CHANGE: Object = Object::new(
+    "SessionChange",
+    "When a session is put to sleep, and when it ends. What is absent stays as it is.",
+    &[IDLE_AFTER, member("expiresAt", EXPIRES_AT, "Seconds since the Unix epoch; null for never.")],
+);
+pub(super) static NEW_RUN: Object =
+    Object::new("NewRun", "Cells to run in a session.", &[CELLS, KEEP_GOING, ON_DISCONNECT, PRODUCER, DRY_RUN, SEEN]);
+pub(super) static NEW_EVAL: Object = Object::new(
+    "NewEval",
+    "Cells to run in a session of their own.",
+    &[CELLS, KEEP_GOING, ON_DISCONNECT, PRODUCER, DRY_RUN, SEEN, TOOLS],
+);
+pub(super) static INPUT: Object = Object::new(
+    "Input",
+    "The answer to a request for input.",
+    &[
+        member("request_id", NAME, "The request, as its event names it.").required("that of the event"),
+        member("value", Kind::TextOrNull(CONTENT), "A line, or null for the end of the input.").required(INPUT_VALUE),
+    ],
+);
+pub(super) static REPLY: Object = Object::new(
+    "Reply",
+    "The answer to a call of a tool: either what it gave, or why it failed.",
+    &[member("result", Kind::Any, "Any JSON value."), member("error", Kind::Text(Text::ANY), "Why it failed.")],
+);
+pub(super) static RESET: Object = Object::new("Reset", "What of a session is reset.", &[LANGUAGE]);
+pub(super) static FORK: Object =
+    Object::new("Fork", "A fork to make.", &[member("session", NAME, "Its name; made up when absent.")]);
+pub(super) static REWIND: Object = Object::new(
+    "Rewind",
+    "A snapshot to take a session back to.",
+    &[member("snapshot", NAME, "The id of the snapshot.").required("the id of a snapshot")],
+);
+pub(super) static LOOK: Object = Object::new(
+    "Look",
+    "A place in code.",
+    &[
+        member("language", Kind::Language, "").required("\"py\" or \"js\""),
+        member("code", Kind::Text(CONTENT), "").required("a string"),
+        member(
+            "cursor",
+            Kind::Integer { least: 0, most: u32::MAX as u64, format: "uint32" },
+            "In characters; the end unless given.",
+        ),
+    ],
+);
 
 /// A page of sessions.
 #[derive(JsonSchema)]
@@ -252,16 +184,10 @@ pub fn server_schemas() -> Map<String, Value> {
         if for_write { settings.for_serialize() } else { settings.for_deserialize() }
     };
     let mut read: SchemaGenerator = settings(false).into_generator();
-    read.subschema_for::<NewSession>();
-    read.subschema_for::<SessionChange>();
-    read.subschema_for::<NewRun>();
-    read.subschema_for::<NewEval>();
-    read.subschema_for::<Input>();
-    read.subschema_for::<Reply>();
-    read.subschema_for::<Reset>();
-    read.subschema_for::<Fork>();
-    read.subschema_for::<Rewind>();
-    read.subschema_for::<Look>();
+    for body in [&NEW_SESSION, &SESSION_CHANGE, &NEW_RUN, &NEW_EVAL, &INPUT, &REPLY, &RESET, &FORK, &REWIND, &LOOK] {
+        let schema = body.schema(None, &mut read).into();
+        read.definitions_mut().insert(body.name.to_owned(), schema);
+    }
     let mut written: SchemaGenerator = settings(true).into_generator();
     written.subschema_for::<Sessions>();
     written.subschema_for::<Snapshots>();
