@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::Bench;
 use crate::inputs::{Inputs, files_below};
 use crate::process::run;
-use crate::sources::CrateSource;
+use crate::sources::{CrateSource, crate_archive};
 use crate::workshop::Workshop;
 
 /// A crate, and the folder in it that holds its JavaScript.
@@ -364,28 +364,11 @@ fn lazy_name(call: &str) -> Option<&str> {
     tail.trim_start_matches([',', ' ', '\n']).starts_with(')').then_some(name)
 }
 
-/// The folder of an unpacked crate.
-///
-/// `cargo vendor` would fetch all of Deno with it. `cargo info` fetches the one archive, into cargo's own cache.
+/// The folder of an unpacked crate. `cargo vendor` would fetch all of Deno with it.
 fn unpack(workshop: &Workshop, bench: &Bench, source: &CrateSource) -> Result<PathBuf> {
     let CrateSource { name, version, sha256 } = source;
     let file = format!("{name}-{version}.crate");
-    let archive = workshop.file_source(&file, sha256, |target| {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["info", "--quiet", &format!("{name}@{version}")]).current_dir("/");
-        run(&mut cargo, &target.with_extension("log"))?;
-        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-        let cache = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/cache");
-        for registry in fs::read_dir(&cache).with_context(|| format!("could not list `{}`", cache.display()))? {
-            let found = registry?.path().join(&file);
-            if found.is_file() {
-                fs::copy(&found, target)?;
-                return Ok(());
-            }
-        }
-        anyhow::bail!("cargo has not put `{file}` below `{}`", cache.display())
-    })?;
+    let archive = workshop.file_source(&file, sha256, |target| crate_archive(name, version, target))?;
     let folder = bench.work.join("crates");
     fs::create_dir_all(&folder)?;
     let mut tar = Command::new("tar");

@@ -29,6 +29,7 @@ mod prune;
 mod python;
 mod python_data;
 mod quickjs;
+mod rebase;
 mod sources;
 mod suites;
 mod test262;
@@ -100,6 +101,9 @@ enum Command {
     },
     /// Remove from the cache what was not used for some time: what older recipes and older engines left.
     Prune(prune::Prune),
+    /// Try the patches of some sources on another version of these, and name each hunk that does not fit. Exits with 1 when one
+    /// fails.
+    Rebase(rebase::Rebase),
     /// Print the path of a test-suite that a guest must pass, fetched and unpacked when it is not there.
     Suite {
         /// Whose suite.
@@ -149,6 +153,7 @@ fn execute(command: Command) -> Result<()> {
             writeln!(std::io::stdout(), "{}", path.display())?;
         }
         Command::Prune(options) => prune::prune(&Workshop::open()?.cache, options, &mut std::io::stdout())?,
+        Command::Rebase(options) => rebase::rebase(&Workshop::open()?, &options, &mut std::io::stdout())?,
         Command::Suite { suite } => {
             let path = suites::find(&Workshop::open()?, suite)?;
             writeln!(std::io::stdout(), "{}", path.display())?;

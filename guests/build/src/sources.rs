@@ -95,3 +95,22 @@ impl Workshop {
         Ok(folder.join(name))
     }
 }
+
+/// Fetches the archive of a crate to `target`: `cargo info` puts the one archive into cargo's own cache.
+pub(crate) fn crate_archive(name: &str, version: &str, target: &Path) -> Result<()> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["info", "--quiet", &format!("{name}@{version}")]).current_dir("/");
+    run(&mut cargo, &target.with_extension("log"))?;
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let cache = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/cache");
+    let file = format!("{name}-{version}.crate");
+    for registry in fs::read_dir(&cache).with_context(|| format!("could not list `{}`", cache.display()))? {
+        let found = registry?.path().join(&file);
+        if found.is_file() {
+            fs::copy(&found, target)?;
+            return Ok(());
+        }
+    }
+    bail!("cargo has not put `{file}` below `{}`", cache.display())
+}

@@ -23,6 +23,15 @@ const BACKENDS: &[&str] = &[
 
 /// Fetches the archives that `requirements` names, each checked against its hash.
 pub(crate) fn fetch(requirements: &str, work: &Path, archives: &Path) -> Result<()> {
+    download(requirements, &["--require-hashes"], work, archives)
+}
+
+/// Fetches archives that nothing is built from, whose hashes nobody knows.
+pub(crate) fn fetch_unchecked(requirements: &str, work: &Path, archives: &Path) -> Result<()> {
+    download(requirements, &[], work, archives)
+}
+
+fn download(requirements: &str, options: &[&str], work: &Path, archives: &Path) -> Result<()> {
     let list = work.join("archives.txt");
     fs::write(&list, requirements)?;
     let backends = work.join("backends");
@@ -36,7 +45,7 @@ pub(crate) fn fetch(requirements: &str, work: &Path, archives: &Path) -> Result<
         fs::write(&file, SOURCE_ARCHIVE)?;
     }
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
+    pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]).args(options);
     // For the guest's Python, whichever the machine has.
     pip.args(["--no-binary", ":all:", "--no-build-isolation", "--use-pep517", "--ignore-requires-python"]);
     pip.env("PYTHONPATH", &backends).arg("--dest").arg(archives).arg("-r").arg(&list);
