@@ -1,5 +1,6 @@
 //! Rules of the repository that no compiler checks.
 
+mod patches;
 mod prelude;
 
 use std::{
