@@ -1,5 +1,6 @@
 //! Rules of the repository that no compiler checks.
 
+mod functions;
 mod patches;
 mod prelude;
 
@@ -11,8 +12,6 @@ use std::{
 
 use crate::support::root;
 
-/// Largest source file, in lines before its tests.
-const LINES_MAX: usize = 600;
 /// Largest file of any kind, in bytes.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
@@ -281,18 +280,6 @@ fn no_binary_and_nothing_large_is_in_git() {
         // An attack on a reader of text must itself be no text; such fixtures say so in their name.
         let may_be_binary = file.to_string_lossy().contains("not-utf8");
         assert!(may_be_binary || std::str::from_utf8(&bytes).is_ok(), "`{}` is binary", file.display());
-    }
-}
-
-#[test]
-fn no_source_file_outgrows_a_reader() {
-    for file in tracked_files() {
-        if file.extension().is_none_or(|extension| extension != "rs" && extension != "c") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&file).expect("source is text");
-        let lines = text.split("\n#[cfg(test)]\nmod ").next().map_or(0, |code| code.lines().count());
-        assert!(lines <= LINES_MAX, "`{}` has {lines} lines, at most {LINES_MAX} are allowed", file.display());
     }
 }
 
