@@ -31,7 +31,7 @@ impl Held {
             Ok((name, options))
         });
         let made = made.collect::<Result<_, String>>().map_err(|problem| vec![problem]);
-        match made.and_then(|options| Connectors::new(options)) {
+        match made.and_then(Connectors::new) {
             Ok(connectors) => Held { specs: specs(&connectors), connectors },
             Err(problems) => {
                 problems.iter().for_each(|problem| tracing::error!("{problem}"));
