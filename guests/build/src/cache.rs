@@ -4,8 +4,10 @@
 //! name or absent: it is made beside that name and renamed into place. Two builders may share the cache; a lock file
 //! for each thing makes the second wait for the first.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
@@ -55,6 +57,16 @@ impl Cache {
         self.root.join(kind).join(format!("{name}-{}", &inputs.digest()[..16]))
     }
 
+    /// Whether some version of a product is there.
+    pub(crate) fn has(&self, kind: &str, name: &str) -> bool {
+        let is_version = |file: &str| {
+            let digest = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            digest.is_some_and(|digest| digest.len() == 16 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        };
+        let entries = fs::read_dir(self.root.join(kind)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|file| is_version(&file))
+    }
+
     /// The folder of a product, made by `make` unless the cache has it.
     ///
     /// `make` fills `bench.out`. When it fails, what it left stays for the next attempt; see [`Bench::step`].
@@ -73,6 +85,7 @@ impl Cache {
         }
         let progress = Progress::new(name);
         let _lock = self.lock(&place, &progress)?;
+        let _making = Making::begin(&place);
         if place.is_dir() {
             return Ok(place);
         }
@@ -109,12 +122,38 @@ impl Cache {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                progress.note("another build is making this; waiting for it");
+                // Or a thread of this one.
+                if !making().contains(place) {
+                    progress.note("another build is making this; waiting for it");
+                }
                 file.lock()?;
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         Ok(file)
+    }
+}
+
+/// The products that this process makes now.
+static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A product that this process makes as long as it has this.
+struct Making(PathBuf);
+
+impl Making {
+    fn begin(place: &Path) -> Self {
+        making().insert(place.to_owned());
+        Making(place.to_owned())
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        making().remove(&self.0);
     }
 }
 
@@ -152,6 +191,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let made = std::cell::Cell::new(0);
+        assert!(!cache.has("kind", "name"));
         let make = |bench: &Bench| {
             made.set(made.get() + 1);
             Ok(fs::write(bench.out.join("file"), "made")?)
@@ -159,6 +199,7 @@ mod tests {
         let first = cache.product("kind", "name", &inputs("1"), make).unwrap();
         let again = cache.product("kind", "name", &inputs("1"), make).unwrap();
         assert_eq!((first.clone(), made.get()), (again, 1));
+        assert!(cache.has("kind", "name") && !cache.has("kind", "na"));
         assert_eq!(fs::read(first.join("file")).unwrap(), b"made");
         cache.product("kind", "name", &inputs("2"), make).unwrap();
         assert_eq!(made.get(), 2);

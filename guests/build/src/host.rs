@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -19,7 +19,11 @@ const LINES_MAX: usize = 400;
 /// Bytes of a line of cargo's that are kept.
 const LINE_BYTES_MAX: usize = 4096;
 
+/// The name of the host among products.
+pub(crate) const NAME: &str = "host";
+/// The steps of this module.
 const COMPILE: &str = "compile";
+pub(crate) const BAKE: &str = "bake";
 
 /// What cargo begins lines with that say nothing of the code.
 const USUAL: &[&str] =
@@ -30,7 +34,7 @@ const USUAL: &[&str] =
 /// # Errors
 /// It does not compile; the message has what cargo said.
 pub(crate) fn compile(workshop: &Workshop) -> Result<()> {
-    let progress = Progress::new("host");
+    let progress = Progress::new(NAME);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--workspace"]).current_dir(&workshop.root);
     // How far it is, for who reads it.
@@ -93,9 +97,19 @@ fn count(line: &str) -> Option<&str> {
     Some(rest.split_once(':').map_or(rest, |(count, _)| count).trim())
 }
 
-/// The command that was compiled, for guests in a folder.
+/// The command that is compiled.
+fn program(workshop: &Workshop) -> PathBuf {
+    workshop.root.join("target/release/cellar")
+}
+
+/// Whether it was compiled before.
+pub(crate) fn is_there(workshop: &Workshop) -> bool {
+    program(workshop).is_file()
+}
+
+/// The command, for guests in a folder.
 fn command(workshop: &Workshop, guests: &Path) -> Command {
-    let mut command = Command::new(workshop.root.join("target/release/cellar"));
+    let mut command = Command::new(program(workshop));
     command.arg("--guests").arg(guests).arg("--cache").arg(workshop.cache.root()).stdin(Stdio::null());
     command
 }
@@ -110,7 +124,7 @@ pub(crate) fn bake(workshop: &Workshop, guests: &Path, names: &[&str]) -> Result
     let log = folder.join(format!("bake-{}.log", std::process::id()));
     let mut bake = command(workshop, guests);
     bake.arg("bake").args(names);
-    Progress::new(&names.join(", ")).timed_if_long("bake", || run(&mut bake, &log))?;
+    Progress::new(&names.join(", ")).timed_if_long(BAKE, || run(&mut bake, &log))?;
     let said = fs::read_to_string(&log)?;
     fs::remove_file(&log)?;
     Ok(names.iter().any(|name| !said.contains(&format!("{name}: ready already"))))

@@ -10,6 +10,7 @@ use anyhow::{Error, Result};
 
 use crate::guest::{self, Guest};
 use crate::process::stop_all;
+use crate::times::Step;
 use crate::workshop::Workshop;
 use crate::{host, progress, times};
 
@@ -33,7 +34,7 @@ impl Plan<'_> {
     /// # Errors
     /// That of the first step that failed. What ran beside it is stopped.
     pub(crate) fn carry_out(&self, workshop: &Workshop) -> Result<()> {
-        progress::expect(times::known(&workshop.root, workshop.cache.root()));
+        progress::expect(self.expected(workshop));
         let (last, first): (Vec<_>, Vec<_>) = self.guests.iter().copied().partition(|guest| guest.name() == LONGEST);
         let failure = Mutex::new(None::<Error>);
         let note = |done: Result<()>| {
@@ -57,6 +58,18 @@ impl Plan<'_> {
         self.make(workshop, &last)?;
         self.bake(workshop, &last)?;
         Ok(())
+    }
+
+    /// The steps of earlier builds that are likely to be done: those of what no version is there of.
+    fn expected(&self, workshop: &Workshop) -> Vec<Step> {
+        let is_missing = |step: &Step| match (step.name.as_str(), step.title.as_str()) {
+            (host::NAME, _) => self.host && !host::is_there(workshop),
+            (names, host::BAKE) => self.host && names.split(", ").any(|name| !workshop.cache.has("baked", name)),
+            (name, _) => !["guests", "libraries", "profiles", "sources", "toolchains"]
+                .iter()
+                .any(|kind| workshop.cache.has(kind, name)),
+        };
+        times::known(&workshop.root, workshop.cache.root()).into_iter().filter(is_missing).collect()
     }
 
     fn make(&self, workshop: &Workshop, guests: &[&dyn Guest]) -> Result<()> {
