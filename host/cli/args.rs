@@ -6,6 +6,7 @@ mod limits;
 mod lineage;
 mod names;
 mod packages;
+mod sessions;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -23,9 +24,13 @@ pub(crate) use self::{
     artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
     limits::LimitArguments,
-    lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments, OriginArguments},
+    lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments},
     names::{GuestCode, LanguageCode},
     packages::{PackagesArguments, PackagesCommand},
+    sessions::{
+        ForkArguments, FormerCommand, KeptSessionArguments, OriginArguments, RestoreArguments, SessionCommand,
+        SnapshotArguments,
+    },
 };
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
@@ -80,22 +85,14 @@ pub(crate) enum Command {
     Kernel(KernelArguments),
     /// Make, list and revoke the tokens of `cellar serve`
     Token(TokenArguments),
-    /// List the sessions that --session keeps
-    Sessions(SessionsArguments),
-    /// Write the state of a kept session into a file
-    Snapshot(SnapshotArguments),
-    /// Make a session of a snapshot, or take one back to it
-    Restore(RestoreArguments),
-    /// Make a session that begins with the state of another one
-    Fork(ForkArguments),
+    /// List, copy, save and remove the sessions that --session keeps
+    Session(KeptSessionArguments),
     /// List, read, add and remove kept outputs: artifact:// and agent://
     Artifact(ArtifactArguments),
     /// Publish, list, read and remove datasets: tables under a name, version by version
     Dataset(DatasetArguments),
     /// Add, list, check and remove the packages that sessions can be granted
     Packages(PackagesArguments),
-    /// Tell where the names of a kept session come from
-    Origin(OriginArguments),
     /// Tell what is installed, what is in force and what is missing
     Doctor(DoctorArguments),
     /// Make guests ready to start, which `run` and `eval` do themselves when they must
@@ -111,6 +108,8 @@ pub(crate) enum Command {
         /// Shell to write it for
         shell: Shell,
     },
+    #[command(flatten)]
+    Former(FormerCommand),
     /// Do a piece of work for this program itself
     #[command(name = WORK, hide = true)]
     Work { job: String, seconds: u64, request: Option<String> },
@@ -440,49 +439,6 @@ pub(crate) struct ReplayArguments {
     /// Save displayed images into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) images: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SessionsArguments {
-    /// Print the list as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Remove a session, its state and its private workspace
-    #[arg(long, value_name = "NAME", conflicts_with = "json")]
-    pub(crate) delete: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SnapshotArguments {
-    /// The session, as it was last stored
-    #[arg(value_name = "NAME")]
-    pub(crate) session: String,
-    /// File to write, without the session's own files; `-` for standard output
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RestoreArguments {
-    /// A snapshot; `-` for standard input
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
-    /// Name of the session to make [default: the one that the snapshot was taken of]
-    #[arg(value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Take a session that is there back to the snapshot; its files stay as they are
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ForkArguments {
-    /// The session to begin with, as it was last stored
-    #[arg(value_name = "NAME")]
-    pub(crate) session: String,
-    /// Name of the session to make; it gets a copy of the private workspace
-    #[arg(value_name = "NEW")]
-    pub(crate) new: String,
 }
 
 #[derive(Debug, Args)]

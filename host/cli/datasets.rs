@@ -1,4 +1,4 @@
-//! `cellar dataset` and `cellar origin`: tables that are published under a name, and where the names of a session come from.
+//! `cellar dataset` and `cellar session origin`: tables that are published under a name, and where the names of a session come from.
 
 use std::{
     fmt::Write as _,
@@ -104,7 +104,7 @@ fn line(version: &DatasetVersion, now: SystemTime) -> String {
 ///
 /// # Errors
 /// The session is not there, or its state cannot be read; `Usage` for a name that has no origin.
-pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<u8, CliError> {
+pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<(), CliError> {
     let snapshot = sessions::store(folders)?.load(&arguments.session)?;
     let mut found = snapshot.map(|snapshot| snapshot.origins()).unwrap_or_default();
     let language = arguments.language.map(cellar_engine::Language::from);
@@ -119,11 +119,10 @@ pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<u
     match arguments.json {
         true => {
             let named = found.into_iter().map(|(name, origin)| (name, OriginJson::from(&origin)));
-            output::print_json(&OriginsJson::new(named))?;
+            output::print_json(&OriginsJson::new(named))
         }
-        false => output::print(&found.iter().map(told).collect::<String>())?,
+        false => output::print(&found.iter().map(told).collect::<String>()),
     }
-    Ok(EXIT_COMPLETE)
 }
 
 fn told((name, origin): &(String, Origin)) -> String {

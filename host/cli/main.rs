@@ -112,14 +112,11 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
             KernelCommand::Run(arguments) => on_runtime(kernel::run(&folders, arguments)),
         },
         Command::Token(arguments) => token::token(&folders, arguments),
-        Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
-        Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
-        Command::Restore(arguments) => sessions::restore(&folders, &arguments),
-        Command::Fork(arguments) => sessions::fork(&folders, &arguments),
+        Command::Session(arguments) => sessions::session(&folders, &arguments.command),
+        Command::Former(former) => sessions::session(&folders, &former.into()),
         Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
         Command::Dataset(arguments) => datasets::dataset(&folders, &arguments),
         Command::Packages(arguments) => on_runtime(packages::packages(&folders, arguments)),
-        Command::Origin(arguments) => datasets::origin(&folders, &arguments),
         Command::Doctor(arguments) => on_runtime(doctor::doctor(&folders, &arguments)),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
         Command::Schema { shape } => {
@@ -143,11 +140,23 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "cellar", &mut script);
+            clap_complete::generate(shell, &mut completed(), "cellar", &mut script);
             output::print_data(&script)?;
             Ok(EXIT_COMPLETE)
         }
     }
+}
+
+/// The command line as shells complete it: without its hidden commands, which completion scripts would offer.
+fn completed() -> clap::Command {
+    let whole = Arguments::command();
+    let shown: Vec<clap::Command> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    clap::Command::new("cellar")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
 }
 
 fn on_runtime(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {

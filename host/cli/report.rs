@@ -340,14 +340,14 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
             "run `cellar bake`, with `--stops safepoints` where the configuration says so, and `--fuel` where cells have some"
         }
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
-        Error::SessionUnknown(_) => "list the sessions that are kept with `cellar sessions`",
+        Error::SessionUnknown(_) => "list the sessions that are kept with `cellar session list`",
         Error::SessionExists(_) => {
-            "choose another name, or remove it first with `cellar sessions --delete NAME`; `cellar restore --force` takes it \
-             back to a snapshot"
+            "choose another name, or remove it first with `cellar session remove NAME`; `cellar session restore --force` \
+             takes it back to a snapshot"
         }
         Error::SessionBusy(_) => "wait until the run that uses it has ended, or choose another name",
         Error::Snapshot(SnapshotError::File(error)) if is_of_another_build(error) => {
-            "use the build that made it, or remove the session with `cellar sessions --delete NAME`"
+            "use the build that made it, or remove the session with `cellar session remove NAME`"
         }
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
         Error::Replay(ReplayError::File(error)) if is_of_another_build(error) => "use the build that made it",

@@ -1,4 +1,4 @@
-//! `cellar sessions`, `snapshot`, `restore` and `fork`: the sessions that `--session` keeps.
+//! `cellar session`: the sessions that `--session` keeps.
 
 use std::{
     fmt::Write as _,
@@ -14,8 +14,8 @@ use cellar_engine::{
 };
 
 use crate::{
-    args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
-    artifacts, output,
+    args::{Folders, ForkArguments, RestoreArguments, SessionCommand, SnapshotArguments},
+    artifacts, datasets, output,
     report::{CliError, EXIT_COMPLETE},
     terminal::{Look, escaped, padded, width},
 };
@@ -30,26 +30,38 @@ pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
     Ok(cellar_config::Folders::from(folders).sessions()?)
 }
 
-/// Lists the stored sessions, or removes some.
+/// Does what was asked with the sessions of the store.
 ///
 /// # Errors
-/// The store cannot be read, or a session that is to go is not there or in use.
-pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Result<u8, CliError> {
-    let store = store(folders)?;
-    if !arguments.delete.is_empty() {
-        let artifacts = artifacts::store(folders, &ArtifactsTable::default())?;
-        for name in &arguments.delete {
-            store.remove(name)?;
-            artifacts.forget_session(name)?;
-        }
-        return Ok(EXIT_COMPLETE);
-    }
-    let sessions = store.list()?;
-    match arguments.json {
-        true => output::print_json(&sessions.iter().map(json).collect::<Vec<_>>())?,
-        false => output::print(&table(&sessions, SystemTime::now()))?,
+/// The store fails, has no such session, or has it in use.
+pub(crate) fn session(folders: &Folders, command: &SessionCommand) -> Result<u8, CliError> {
+    match command {
+        SessionCommand::List { json } => list(folders, *json)?,
+        SessionCommand::Remove { names } => remove(folders, names)?,
+        SessionCommand::Snapshot(arguments) => snapshot(folders, arguments)?,
+        SessionCommand::Restore(arguments) => restore(folders, arguments)?,
+        SessionCommand::Fork(arguments) => fork(folders, arguments)?,
+        SessionCommand::Origin(arguments) => datasets::origin(folders, arguments)?,
     }
     Ok(EXIT_COMPLETE)
+}
+
+fn list(folders: &Folders, as_json: bool) -> Result<(), CliError> {
+    let sessions = store(folders)?.list()?;
+    match as_json {
+        true => output::print_json(&sessions.iter().map(json).collect::<Vec<_>>()),
+        false => output::print(&table(&sessions, SystemTime::now())),
+    }
+}
+
+fn remove(folders: &Folders, names: &[String]) -> Result<(), CliError> {
+    let store = store(folders)?;
+    let artifacts = artifacts::store(folders, &ArtifactsTable::default())?;
+    for name in names {
+        store.remove(name)?;
+        artifacts.forget_session(name)?;
+    }
+    Ok(())
 }
 
 fn json(info: &StoredInfo) -> StoredSessionJson {
@@ -102,7 +114,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
 ///
 /// # Errors
 /// The session is not there or has no state, or the file cannot be written.
-pub(crate) fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Result<u8, CliError> {
+fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Result<(), CliError> {
     let snapshot = store(folders)?.load(&arguments.session)?;
     let snapshot = snapshot.ok_or_else(|| {
         CliError::usage(format!("nothing was stored of session `{}` yet", arguments.session), "run a cell in it first")
@@ -118,7 +130,7 @@ pub(crate) fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Resu
     } else {
         write_snapshot(&snapshot, &arguments.file)?;
     }
-    Ok(EXIT_COMPLETE)
+    Ok(())
 }
 
 /// Writes a snapshot into a file.
@@ -158,23 +170,23 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The file is no snapshot, or the session is there already or in use.
-pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result<u8, CliError> {
+fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result<(), CliError> {
     let snapshot = read_snapshot(&arguments.file)?;
     let store = store(folders)?;
     let name = arguments.session.as_deref().unwrap_or(snapshot.session());
     let home = if arguments.force { store.claim(name)? } else { store.claim_new(name)? };
     // Others may be made of the same file.
     home.save(&snapshot.forked().named(name))?;
-    Ok(EXIT_COMPLETE)
+    Ok(())
 }
 
 /// Makes a session of another one.
 ///
 /// # Errors
 /// The one is not there, the other is, or a folder fails.
-pub(crate) fn fork(folders: &Folders, arguments: &ForkArguments) -> Result<u8, CliError> {
+fn fork(folders: &Folders, arguments: &ForkArguments) -> Result<(), CliError> {
     store(folders)?.fork(&arguments.session, &arguments.new)?;
-    Ok(EXIT_COMPLETE)
+    Ok(())
 }
 
 #[cfg(test)]

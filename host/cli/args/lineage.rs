@@ -1,11 +1,9 @@
-//! What runs say of themselves, and what is asked of origins and datasets.
+//! Arguments that describe a run's lineage, and those of `cellar dataset`.
 
 use std::path::PathBuf;
 
 use cellar_engine::config::RunOptions;
 use clap::{Args, Subcommand};
-
-use super::LanguageCode;
 
 /// What a run says of itself.
 #[derive(Debug, Args)]
@@ -31,22 +29,6 @@ impl LineageArguments {
 fn seen(text: &str) -> Result<(String, String), &'static str> {
     let (kind, name) = text.split_once(':').ok_or("expected a kind and a name, as in `dataset:inflation_monthly`")?;
     Ok((kind.to_owned(), name.to_owned()))
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OriginArguments {
-    /// The session, as it was last stored
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: String,
-    /// One name [default: all]
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
-    /// Only names of this language [default: all]
-    #[arg(short, long, value_name = "LANGUAGE")]
-    pub(crate) language: Option<LanguageCode>,
-    /// Print them as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

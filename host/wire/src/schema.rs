@@ -31,7 +31,7 @@ pub enum Shape {
     Answer,
     /// What `cellar doctor --json` prints.
     Doctor,
-    /// What `cellar sessions --json` prints.
+    /// What `cellar session list --json` prints.
     Sessions,
     /// What `cellar artifact list --json` prints.
     Artifacts,
@@ -49,7 +49,7 @@ pub enum Shape {
     Datasets,
     /// What `cellar dataset publish --json` prints.
     Dataset,
-    /// What `cellar origin --json` prints.
+    /// What `cellar session origin --json` prints.
     Origins,
     /// A line of an audit log.
     Audit,
@@ -126,7 +126,7 @@ impl Shape {
             Shape::Request => "A line that `cellar stdio` reads",
             Shape::Answer => "A line that `cellar stdio` writes",
             Shape::Doctor => "What `cellar doctor --json` prints",
-            Shape::Sessions => "What `cellar sessions --json` prints",
+            Shape::Sessions => "What `cellar session list --json` prints",
             Shape::Artifacts => "What `cellar artifact list --json` prints",
             Shape::Artifact => "What `cellar artifact put --json` prints",
             Shape::Collected => "What `cellar artifact gc --json` prints",
@@ -135,7 +135,7 @@ impl Shape {
             Shape::Pulled => "What `cellar artifact pull --json` prints",
             Shape::Datasets => "What `cellar dataset list --json` and `cellar dataset show --json` print",
             Shape::Dataset => "What `cellar dataset publish --json` prints",
-            Shape::Origins => "What `cellar origin --json` prints",
+            Shape::Origins => "What `cellar session origin --json` prints",
             Shape::Audit => "A line of an audit log",
         }
     }

@@ -1,4 +1,4 @@
-//! What `cellar sessions --json` prints.
+//! What `cellar session list --json` prints.
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 

@@ -235,7 +235,7 @@ fn sessions_that_wake_are_copied_or_replayed_know_their_packages() {
     );
     shelf.ok(&["packages", "add", "one", "more"]);
     shelf.ok(&["eval", "--session", "a", "-l", "py", "import more", "--packages", "more"]);
-    shelf.ok(&["fork", "a", "b"]);
+    shelf.ok(&["session", "fork", "a", "b"]);
     let code = "import more.late; print(more.late.word)";
     assert_eq!(shelf.ok(&["eval", "--session", "b", "-l", "py", code, "--packages", "more"]), "1\n");
     shelf.refused(

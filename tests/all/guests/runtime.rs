@@ -81,7 +81,7 @@ fn what_a_session_remembers_is_stored_and_forked_with_it() {
     eval("work", "_ = runtime.selfref.context.remember('be brief')");
     let inspect = "print([each['text'] for each in runtime.selfref.context.inspect()['experiences']])";
     assert_eq!(eval("work", inspect), "['be brief']\n");
-    let forked = run(cellar(["fork", "work", "other", "--store"]).arg(folder.path()));
+    let forked = run(cellar(["session", "fork", "work", "other", "--store"]).arg(folder.path()));
     assert_eq!(forked.code, 0, "{}", forked.stderr);
     eval("other", "_ = runtime.selfref.context.remember('be exact')");
     assert_eq!(eval("other", inspect), "['be brief', 'be exact']\n");

@@ -293,7 +293,7 @@ fn no_credential_is_told_kept_or_logged() {
         assert_clean("what is replayed", replayed.stdout.as_bytes());
     }
     let snapshot = inside("told.snapshot");
-    assert_eq!(run(&mut with(&["snapshot", "told", &snapshot, "--store", &store])).code, 0);
+    assert_eq!(run(&mut with(&["session", "snapshot", "told", &snapshot, "--store", &store])).code, 0);
     let doctor = run(&mut with(&["doctor", "--config", &path]));
     assert_clean("the doctor", (doctor.stdout + &doctor.stderr).as_bytes());
     // The configuration itself lies elsewhere.

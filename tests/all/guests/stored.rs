@@ -1,4 +1,4 @@
-//! Sessions that outlive their processes: `--session`, `cellar sessions`, `snapshot`, `restore`, `fork`, and `kill -9`.
+//! Sessions that outlive their processes: `--session`, `cellar session`, and `kill -9`.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -96,42 +96,91 @@ fn what_is_granted_now_is_seen_by_a_session_that_goes_on() {
 #[test]
 fn sessions_are_listed_forked_restored_and_removed() {
     let store = store();
-    assert_eq!(ok(&store, &["sessions"]), "");
+    assert_eq!(ok(&store, &["session", "list"]), "");
     eval(&store, "a", "py", "import random; x = 1; open('f', 'w').write('mine')");
     let snapshot = store.path().join("file.snapshot");
     let snapshot = snapshot.to_str().expect("text");
-    ok(&store, &["snapshot", "a", snapshot]);
-    ok(&store, &["fork", "a", "b"]);
+    ok(&store, &["session", "snapshot", "a", snapshot]);
+    ok(&store, &["session", "fork", "a", "b"]);
     assert_eq!(eval(&store, "b", "py", "x, open('f').read()"), "(1, 'mine')");
     eval(&store, "b", "py", "x = 2");
     assert_eq!(eval(&store, "a", "py", "x"), "1");
     assert_ne!(eval(&store, "a", "py", "random.random()"), eval(&store, "b", "py", "random.random()"));
 
-    ok(&store, &["restore", snapshot, "c"]);
+    ok(&store, &["session", "restore", snapshot, "c"]);
     assert_eq!(eval(&store, "c", "py", "x"), "1");
     let drawn = eval(&store, "c", "py", "random.random()");
-    ok(&store, &["restore", "--force", snapshot, "c"]);
+    ok(&store, &["session", "restore", "--force", snapshot, "c"]);
     assert_ne!(eval(&store, "c", "py", "random.random()"), drawn);
     eval(&store, "a", "py", "x = 3");
-    ok(&store, &["restore", "--force", snapshot]);
+    ok(&store, &["session", "restore", "--force", snapshot]);
     assert_eq!(eval(&store, "a", "py", "x"), "1");
 
-    let list: Value = serde_json::from_str(&ok(&store, &["sessions", "--json"])).expect("JSON");
+    let list: Value = serde_json::from_str(&ok(&store, &["session", "list", "--json"])).expect("JSON");
     check_shape("sessions", &list);
     let names: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!((&list[0]["languages"][0], &list[0]["isLive"]), (&"py".into(), &false.into()));
     assert!(list[0]["stateBytes"].as_u64().expect("a size") < 400_000, "{list}");
-    assert_eq!(ok(&store, &["sessions"]).lines().count(), 3);
-    ok(&store, &["sessions", "--delete", "b", "--delete", "c"]);
-    assert_eq!(ok(&store, &["sessions"]).lines().count(), 1);
+    assert_eq!(ok(&store, &["session", "list"]).lines().count(), 3);
+    ok(&store, &["session", "remove", "b", "c"]);
+    assert_eq!(ok(&store, &["session", "list"]).lines().count(), 1);
+}
+
+/// The names that these commands had before are not shown any more, and do the same.
+#[test]
+fn former_names_of_the_commands_do_the_same() {
+    let outcome = |verbs: [&[&str]; 5]| {
+        let [list, snapshot, restore, fork, remove] = verbs;
+        let store = store();
+        ok(&store, &["eval", "--session", "a", "--producer", "me", "-l", "js", "var x = 1"]);
+        let file = store.path().join("file.snapshot");
+        let file = file.to_str().expect("text");
+        ok(&store, &[snapshot, &["a", file]].concat());
+        ok(&store, &[restore, &[file, "b"]].concat());
+        ok(&store, &[fork, &["a", "c"]].concat());
+        ok(&store, &[remove, &["b"]].concat());
+        let missing = refused(&store, &[remove, &["b"]].concat());
+        let mut listed: Value = serde_json::from_str(&ok(&store, &[list, &["--json"]].concat())).expect("JSON");
+        listed.as_array_mut().expect("a list").iter_mut().for_each(|session| session["storedAt"] = Value::Null);
+        let origin: &[&str] = if list.len() == 1 { &["origin"] } else { &["session", "origin"] };
+        let origin: Value = serde_json::from_str(&ok(&store, &[origin, &["c", "--json"]].concat())).expect("JSON");
+        assert_eq!(origin["origins"][0]["origin"]["producer"], "me", "{origin}");
+        (listed, missing)
+    };
+    let [snapshot, restore, fork, remove]: [&[&str]; 4] =
+        [&["session", "snapshot"], &["session", "restore"], &["session", "fork"], &["session", "remove"]];
+    let now = outcome([&["session", "list"], snapshot, restore, fork, remove]);
+    let names: Vec<&str> = now.0.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert_eq!(outcome([&["sessions"], &["snapshot"], &["restore"], &["fork"], &["sessions", "--delete"]]), now);
+}
+
+#[test]
+fn help_and_completion_offer_each_command_once() {
+    let help = ok(&store(), &["--help"]);
+    let shown: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    assert!(shown.contains(&"session") && shown.contains(&"artifact"), "{help}");
+    let former = ["sessions", "snapshot", "restore", "fork", "origin", "work"];
+    assert!(!former.iter().any(|former| shown.contains(former)), "{help}");
+    let offers =
+        [("bash", "cellar,_)"), ("zsh", "'_:"), ("fish", "-a \"_\""), ("elvish", "cand _ "), ("powershell", "('_', ")];
+    for (shell, offer) in offers {
+        let script = ok(&store(), &["completions", shell]);
+        assert!(script.contains(&offer.replace('_', "session")) && script.contains("--guests"), "{shell}");
+        // The others are verbs of other commands as well, which bash alone tells apart.
+        let former = if shell == "bash" { &former[..] } else { &["sessions", "work"] };
+        for former in former {
+            assert!(!script.contains(&offer.replace('_', former)), "{shell} offers `{former}`");
+        }
+    }
 }
 
 #[test]
 fn what_cannot_be_done_is_refused_with_the_remedy() {
     let store = store();
-    let unknown = refused(&store, &["snapshot", "nobody", "-"]);
-    assert!(unknown.contains("no session `nobody` is stored") && unknown.contains("cellar sessions"), "{unknown}");
+    let unknown = refused(&store, &["session", "snapshot", "nobody", "-"]);
+    assert!(unknown.contains("no session `nobody` is stored") && unknown.contains("cellar session list"), "{unknown}");
     for name in ["../a", ".a", "-a", "", "a/b", "a b"] {
         let argument = format!("--session={name}");
         let bad = refused(&store, &["eval", &argument, "-l", "js", "1"]);
@@ -139,22 +188,22 @@ fn what_cannot_be_done_is_refused_with_the_remedy() {
     }
     assert!(std::fs::read_dir(store.path()).expect("the store").next().is_none());
     eval(&store, "a", "js", "1");
-    assert!(refused(&store, &["fork", "a", "a"]).contains("a session `a` is stored already"));
+    assert!(refused(&store, &["session", "fork", "a", "a"]).contains("a session `a` is stored already"));
     let file = store.path().join("junk");
     let path = file.to_str().expect("text");
     std::fs::write(&file, "junk that is long enough").expect("written");
-    assert!(refused(&store, &["restore", path, "b"]).contains("this is not a snapshot"));
-    ok(&store, &["snapshot", "a", path]);
+    assert!(refused(&store, &["session", "restore", path, "b"]).contains("this is not a snapshot"));
+    ok(&store, &["session", "snapshot", "a", path]);
     let bytes = std::fs::read(&file).expect("read");
     std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("written");
-    assert!(refused(&store, &["restore", path, "b"]).contains("truncated"));
-    assert!(refused(&store, &["restore", path]).contains("truncated"));
+    assert!(refused(&store, &["session", "restore", path, "b"]).contains("truncated"));
+    assert!(refused(&store, &["session", "restore", path]).contains("truncated"));
 
     // A damaged state is reported, and its session can be removed.
     let state = store.path().join("a/state");
     std::fs::write(&state, &bytes[..bytes.len() - 1]).expect("written");
     assert!(refused(&store, &["eval", "--session", "a", "-l", "js", "1"]).contains("truncated"));
-    ok(&store, &["sessions", "--delete", "a"]);
+    ok(&store, &["session", "remove", "a"]);
 }
 
 #[test]
@@ -168,8 +217,8 @@ fn a_session_lives_in_one_process_at_a_time() {
     while !lines.next().expect("an event").expect("a line").contains("up") {}
     let busy = refused(&store, &["eval", "--session", "a", "-l", "py", "1"]);
     assert!(busy.contains("session `a` is in use by another process"), "{busy}");
-    assert!(refused(&store, &["sessions", "--delete", "a"]).contains("in use"));
-    assert!(ok(&store, &["sessions"]).contains("in use"));
+    assert!(refused(&store, &["session", "remove", "a"]).contains("in use"));
+    assert!(ok(&store, &["session", "list"]).contains("in use"));
     first.kill().expect("killed");
     first.wait().expect("ended");
     assert_eq!(eval(&store, "a", "py", "1 + 1"), "2");

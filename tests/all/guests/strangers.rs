@@ -68,7 +68,7 @@ fn a_store_whose_files_are_pipes_or_devices_hangs_nobody() {
         }
         let used = ends_soon(&store, &["eval", "--session", "a", "-l", "py", "n"]);
         assert!(used.code != 0 && used.stderr.contains("no plain file"), "{name} {device:?}: {used:?}");
-        let listed = ends_soon(&store, &["sessions"]);
+        let listed = ends_soon(&store, &["session", "list"]);
         assert_eq!(listed.code, 0, "{name} {device:?}: {listed:?}");
         // What is a file again is a session again.
         fs::remove_file(&file).expect("it is there");
@@ -83,16 +83,16 @@ fn a_store_whose_files_are_pipes_or_devices_hangs_nobody() {
 #[test]
 fn what_is_no_snapshot_is_not_read_to_its_end() {
     let (store, _) = stored();
-    let restored = ends_soon(&store, &["restore", "/dev/zero", "b"]);
+    let restored = ends_soon(&store, &["session", "restore", "/dev/zero", "b"]);
     assert!(restored.code == 2 && restored.stderr.contains("no plain file"), "{restored:?}");
     let pipe = store.path().join("pipe");
     make_pipe(&pipe);
-    let restored = ends_soon(&store, &["restore", pipe.to_str().expect("text"), "b"]);
+    let restored = ends_soon(&store, &["session", "restore", pipe.to_str().expect("text"), "b"]);
     assert!(restored.code == 2 && restored.stderr.contains("no plain file"), "{restored:?}");
     // Large, and not there: a file with a hole.
     let hole = store.path().join("hole");
     fs::File::create(&hole).and_then(|file| file.set_len(40 << 30)).expect("a hole");
-    let restored = ends_soon(&store, &["restore", hole.to_str().expect("text"), "b"]);
+    let restored = ends_soon(&store, &["session", "restore", hole.to_str().expect("text"), "b"]);
     assert!(restored.code == 2 && restored.stderr.contains("not a snapshot"), "{restored:?}");
     let replayed = ends_soon(&store, &["replay", pipe.to_str().expect("text")]);
     assert!(replayed.code != 0 && replayed.stderr.contains("no plain file"), "{replayed:?}");
@@ -147,11 +147,11 @@ fn counts_are_bounded_before_anything_is_made_of_them() {
     for count in [1_001_usize, 20_000_000] {
         let notes = [varint(count), vec![0; 2 * count]].concat();
         fs::write(&file, forged(&state, place, &[0], &notes)).expect("written");
-        let restored = ends_soon(&store, &["restore", &path, "b"]);
+        let restored = ends_soon(&store, &["session", "restore", &path, "b"]);
         assert!(restored.code == 2 && restored.stderr.contains("damaged"), "{count}: {restored:?}");
     }
     fs::write(&file, forged(&state, place, &[0], &[0])).expect("written");
-    let restored = ends_soon(&store, &["restore", &path, "b"]);
+    let restored = ends_soon(&store, &["session", "restore", &path, "b"]);
     assert_eq!(restored.code, 0, "{restored:?}");
     // A file that is open without end, in the state of the kernel.
     let language = state.windows(3).position(|bytes| bytes == b"\x02py").expect("a kernel of Python");

@@ -261,9 +261,9 @@ fn no_name_and_no_output_steers_a_terminal() {
     check(&["eval", "-l", HOSTILE, "1"]);
     check(&["eval", "-l", "py", "--session", HOSTILE, "1"]);
     check(&["eval", "-l", "py", "--mount", &format!("{HOSTILE}:/x"), "1"]);
-    check(&["sessions", "--delete", HOSTILE]);
-    check(&["snapshot", HOSTILE, "-"]);
-    check(&["fork", HOSTILE, "b"]);
+    check(&["session", "remove", HOSTILE]);
+    check(&["session", "snapshot", HOSTILE, "-"]);
+    check(&["session", "fork", HOSTILE, "b"]);
     check(&["artifact", "get", HOSTILE]);
     check(&["replay", HOSTILE]);
     check(&["schema", HOSTILE]);
