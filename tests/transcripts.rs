@@ -272,7 +272,7 @@ impl Answers {
 impl Header {
     /// The guests that these cells need.
     fn guests(&self, cells: &[Cell]) -> Vec<GuestName> {
-        cells.iter().map(|cell| self.config.guest(cell.language)).collect()
+        cells.iter().map(|cell| self.config.kernels.guest(cell.language)).collect()
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), Failed> {

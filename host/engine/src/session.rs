@@ -325,7 +325,7 @@ impl Session {
 
     /// The guest that runs a language in this session.
     pub fn guest(&self, language: Language) -> GuestName {
-        self.inner.config.guest(language)
+        self.inner.config.kernels.guest(language)
     }
 
     /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].
@@ -361,7 +361,7 @@ impl Session {
 
     /// Makes sure that a language is available.
     pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
-        self.inner.config.check_language(language)?;
+        self.inner.config.kernels.check_language(language)?;
         self.inner.host.guest(self.guest(language), self.flavour(language)).map(drop)
     }
 

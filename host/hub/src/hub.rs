@@ -261,11 +261,8 @@ impl Hub {
     pub fn languages(&self) -> Vec<Language> {
         let table = &self.0.file.session;
         let guests = table.guests.iter().chain(&self.0.config.overrides.guests).copied().collect();
-        let session = SessionConfig {
-            kernels: KernelOptions { languages: table.languages.clone(), guests, ..KernelOptions::default() },
-            ..SessionConfig::default()
-        };
-        let is_there = |language: &Language| session.allows(*language) && self.has(session.guest(*language));
+        let kernels = KernelOptions { languages: table.languages.clone(), guests, ..KernelOptions::default() };
+        let is_there = |language: &Language| kernels.allows(*language) && self.has(kernels.guest(*language));
         [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
     }
 

@@ -140,16 +140,16 @@ impl std::fmt::Debug for OutputOptions {
     }
 }
 
-impl SessionConfig {
+impl KernelOptions {
     /// The guest that runs a language.
     pub fn guest(&self, language: Language) -> GuestName {
-        let chosen = self.kernels.guests.iter().rev().find(|guest| guest.language() == language);
+        let chosen = self.guests.iter().rev().find(|guest| guest.language() == language);
         chosen.copied().unwrap_or_else(|| language.guest())
     }
 
-    /// Whether its cells may be in this language.
+    /// Whether cells may be in this language.
     pub fn allows(&self, language: Language) -> bool {
-        self.kernels.languages.is_empty() || self.kernels.languages.contains(&language)
+        self.languages.is_empty() || self.languages.contains(&language)
     }
 
     /// # Errors
@@ -158,7 +158,7 @@ impl SessionConfig {
         if self.allows(language) {
             return Ok(());
         }
-        let on: Vec<&str> = self.kernels.languages.iter().map(|language| language.title()).collect();
+        let on: Vec<&str> = self.languages.iter().map(|language| language.title()).collect();
         let message = format!("{} is off in this session, whose cells are in {}", language.title(), on.join(" or "));
         Err(Error::Request(message))
     }

@@ -65,7 +65,7 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
     let packages = tokio::task::spawn_blocking(look).await.unwrap_or_default();
     for (place, language) in languages.iter().enumerate() {
         let packages = packages.get(place).map(Vec::as_slice).unwrap_or_default();
-        let _ = writeln!(text, "- {}", about(session.guest(*language), packages));
+        let _ = writeln!(text, "- {}", about(session.kernels.guest(*language), packages));
     }
     let limits = &session.limits;
     let _ = writeln!(
