@@ -179,7 +179,7 @@ fn check(path: &Path) -> Result<(), Failed> {
     Err(format!("events differ (`make bless` accepts them)\n{diff}").into())
 }
 
-/// What the comments before the first cell set: any limit, as `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
+/// Settings of the comments before the first cell: any limit, as `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, other sizes in bytes (`output: 1000`), `forks: 2` for how many run at a time; `environment: NAME=value`,
 /// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `kernels: N` for how many the host has, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for

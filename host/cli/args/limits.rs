@@ -60,3 +60,30 @@ fn help(limit: &Limit) -> String {
     let default = limit.default.map_or("unlimited".to_owned(), |default| default.to_string());
     format!("{}, {} [default: {default}]", limit.meaning, range.trim_end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<LimitArguments, Error> {
+        let command = LimitArguments::augment_args(Command::new("cellar").no_binary_name(true));
+        LimitArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn flags_set_limits_within_their_ranges() {
+        let LimitArguments(settings) = parse(&["--memory", "64", "--timeout", "5"]).expect("in range");
+        let expected = LimitSettings { memory_mib: Some(64), timeout: Some(5), ..LimitSettings::default() };
+        assert_eq!(settings, expected);
+        for words in [["--memory", "31"], ["--timeout", "601"], ["--fuel", "0"], ["--fuel", "-1"]] {
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn help_tells_range_and_default() {
+        let help = LimitArguments::augment_args(Command::new("cellar")).render_help().to_string();
+        assert!(help.contains("--memory <MIB>"), "{help}");
+        assert!(help.contains("Memory of a kernel, 32 to 4096 MiB [default: 512]"), "{help}");
+    }
+}

@@ -257,7 +257,7 @@ impl CellFinishedJson {
     }
 }
 
-/// What happened in a fork.
+/// Events of a fork.
 mod nested {
     use super::{Deserializer, EventKind, KindJson, Serializer};
 

@@ -11,7 +11,7 @@ use crate::{
     object::{Kind, Member, Members, Text, member},
 };
 
-/// Who makes the run.
+/// Producer of a run.
 pub(crate) const PRODUCER: Member = member(
     "producer",
     Kind::Text(Text::ANY.at_most(PRODUCER_BYTES_MAX).filled().described()),
@@ -19,7 +19,7 @@ pub(crate) const PRODUCER: Member = member(
 );
 /// Description of the member that has no name get an origin, which interfaces spell in their own ways.
 pub(crate) const DRY_RUN: &str = "No name gets an origin although there is a producer.";
-/// What the caller has seen.
+/// Datasets that the caller has seen.
 pub(crate) const SEEN: Member =
     member("seen", Kind::Seen, "What the caller has seen, as kinds and names: cells load no other dataset.");
 

@@ -27,7 +27,7 @@ pub(crate) struct Member {
     /// Description; empty where the key says it all.
     about: &'static str,
     kind: Kind,
-    /// What is expected where it is missing, if it may not be.
+    /// Expectation that a message states where it is missing, if it may not be.
     required: Option<&'static str>,
 }
 

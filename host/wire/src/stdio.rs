@@ -104,12 +104,12 @@ pub struct OpenSessionJson {
     pub runs: Vec<String>,
 }
 
-/// What is expected as the answer to a request for input.
+/// Expected answer to a request for input.
 pub(crate) const INPUT_VALUE: &str = "a string, or null for the end of the input";
 
 const ID_TEXT: Text = Text::ANY.at_most(ID_BYTES_MAX).filled();
 const NAME: Kind = Kind::Text(ID_TEXT);
-/// What is expected as the id of a run.
+/// Expected id of a run.
 const RUN_ID: &str = "a string that names the run";
 const FILLED: Kind = Kind::Text(Text::ANY.filled());
 const ID: Member = member("id", NAME, "");

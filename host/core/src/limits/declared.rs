@@ -21,7 +21,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// How many milliseconds, bytes or things one of these is.
+    /// Milliseconds, bytes or things in one of these.
     pub(super) const fn scale(self) -> u64 {
         match self {
             Unit::Seconds => 1_000,
@@ -62,8 +62,9 @@ pub struct Limit {
     pub reason: &'static str,
     /// Field as it is written in JSON.
     pub(super) schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Whether it may be unlimited.
+    /// It may be unlimited.
     pub(super) is_optional: bool,
+    /// It is a time, counted in milliseconds.
     pub(super) is_time: bool,
     pub(super) setting: fn(&LimitSettings) -> Option<u64>,
     pub(super) setting_mut: fn(&mut LimitSettings) -> &mut Option<u64>,
@@ -201,7 +202,7 @@ macro_rules! limits {
         /// Limits of a cell, its kernel and its session. A cell may tighten `timeout`; nothing widens.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Limits {
-            $( #[doc = $meaning] #[doc = ""] #[doc = $reason] pub $field: $type, )+
+            $( #[doc = concat!($meaning, ".")] #[doc = ""] #[doc = $reason] pub $field: $type, )+
         }
 
         impl Default for Limits {
@@ -215,7 +216,7 @@ macro_rules! limits {
         /// its default.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct LimitSettings {
-            $( #[doc = $meaning] #[doc = ""] #[doc = $reason] pub $key: Option<u64>, )+
+            $( #[doc = concat!($meaning, ". ", stringify!($unit), ".")] pub $key: Option<u64>, )+
         }
 
         /// Declarations of all limits, in the order of every form.
