@@ -17,6 +17,11 @@ pub fn wall_nanos() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Milliseconds, to the microsecond.
+pub fn fractional_millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1_000.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,9 +32,4 @@ mod tests {
         assert_eq!(later(now, Duration::from_secs(5)) - now, Duration::from_secs(5));
         assert_eq!(later(now, Duration::MAX) - now, FAR);
     }
-}
-
-/// Milliseconds, to the microsecond.
-pub fn fractional_millis(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1_000.0
 }
