@@ -420,6 +420,43 @@ fn code_that_others_may_write_is_not_loaded() {
 }
 
 #[test]
+fn what_lies_beside_the_guests_is_loaded_without_a_cache_that_may_be_written() {
+    let folder = TempDir::new().expect("a folder");
+    let config = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"installed\": true,", 1));
+    let made = bake(&config, GuestName::Probe, BakeOptions { fuel: true, ..BakeOptions::default() }).expect("baked");
+    let installed = folder.path().join("baked").join(made.path.file_name().expect("a name"));
+    std::fs::create_dir(folder.path().join("baked")).expect("a folder");
+    let copied = std::process::Command::new("cp").arg("-r").args([&made.path, &installed]).status().expect("cp");
+    assert!(copied.success());
+    // Where a folder would have to be, a file lies.
+    let nowhere = folder.path().join("nowhere");
+    std::fs::write(&nowhere, "").expect("written");
+    let config = HostConfig { cache: nowhere, ..config };
+    let found = bake(&config, GuestName::Probe, BakeOptions { fuel: true, ..BakeOptions::default() }).expect("ready");
+    assert!(!found.fresh && found.path == installed && found.compiled_bytes == made.compiled_bytes, "{found:?}");
+    Host::open(config).expect("a host").preload(GuestName::Probe).expect("it loads");
+}
+
+#[test]
+fn code_that_counts_fuel_is_compiled_when_a_kernel_first_needs_it() {
+    on_one_thread(async {
+        let folder = TempDir::new().expect("a folder");
+        let config = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"fuelled\": true,", 1));
+        let baked = bake(&config, GuestName::Probe, BakeOptions::default()).expect("baked").path;
+        let has_fuel = || {
+            let mut files =
+                std::fs::read_dir(&baked).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+            files.any(|name| name.to_string_lossy().starts_with("fuel-"))
+        };
+        assert!(!has_fuel());
+        let limits = Limits { fuel: Some(1_000_000_000), ..Limits::default() };
+        let session = open(&Host::open(config).expect("a host"), SessionConfig { limits, ..SessionConfig::default() });
+        assert!(!result(&session, "spin 1").await.is_error);
+        assert!(has_fuel());
+    });
+}
+
+#[test]
 fn a_missing_guest_is_named() {
     let folder = TempDir::new().expect("a folder");
     let error =
