@@ -8,6 +8,8 @@ CELLAR := target/release/cellar
 GUESTS := target/release/cellar-guests
 # What the examples read: see fixtures/analysis/README.md and fixtures/lineage/README.md.
 DATA := target/datasets
+# Where `make install` puts things.
+PREFIX ?= /usr/local
 # Packages that the guests are tried with: see fixtures/packages.
 PACKAGES := target/packages
 # The Python SDK of MCP, which a test serves with.
@@ -32,7 +34,7 @@ ELSEWHERE := PATH="$(CURDIR)/.ci/bin:$$PATH" CARGO_TARGET_X86_64_UNKNOWN_LINUX_G
 .DEFAULT_GOAL := help
 .PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
-	clean prune
+	install clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -161,6 +163,9 @@ bench-peers: guests ## Measure other sandboxes beside Cellar: installs eryx, Mon
 
 times: builder ## Show how long each step of the last builds took; RECORD=1 writes the table into host/FIGURES.md
 	@$(GUESTS) times $(if $(RECORD),--record host/FIGURES.md)
+
+install: all-guests ## Install the command, its guests, manual pages and completions; PREFIX=/usr/local, DESTDIR=
+	@.ci/install $(CELLAR) target/guests "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean

@@ -108,6 +108,12 @@ pub(crate) enum Command {
         /// Shell to write it for
         shell: Shell,
     },
+    /// Write manual pages, made of these texts, into a folder
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which is made
+        folder: PathBuf,
+    },
     #[command(flatten)]
     Former(FormerCommand),
     /// Do a piece of work for this program itself

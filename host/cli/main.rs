@@ -138,6 +138,14 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
             done.map_err(CliError::Start)?;
             Ok(EXIT_COMPLETE)
         }
+        Command::Manual { folder } => {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder))
+                .map_err(|error| {
+                    CliError::usage(format!("cannot write into `{}`: {error}", folder.display()), "name another folder")
+                })?;
+            Ok(EXIT_COMPLETE)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut completed(), "cellar", &mut script);

@@ -17,6 +17,7 @@ mod gaps;
 mod hostile;
 mod imports;
 mod input;
+mod installation;
 mod journals;
 mod jupyter;
 mod many;
