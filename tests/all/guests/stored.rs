@@ -142,7 +142,11 @@ fn former_names_of_the_commands_do_the_same() {
         ok(&store, &[remove, &["b"]].concat());
         let missing = refused(&store, &[remove, &["b"]].concat());
         let mut listed: Value = serde_json::from_str(&ok(&store, &[list, &["--json"]].concat())).expect("JSON");
-        listed.as_array_mut().expect("a list").iter_mut().for_each(|session| session["storedAt"] = Value::Null);
+        // Times, and how well a state could be packed, differ.
+        for session in listed.as_array_mut().expect("a list") {
+            session["storedAt"] = Value::Null;
+            session["stateBytes"] = Value::Null;
+        }
         let origin: &[&str] = if list.len() == 1 { &["origin"] } else { &["session", "origin"] };
         let origin: Value = serde_json::from_str(&ok(&store, &[origin, &["c", "--json"]].concat())).expect("JSON");
         assert_eq!(origin["origins"][0]["origin"]["producer"], "me", "{origin}");
@@ -167,7 +171,7 @@ fn help_and_completion_offer_each_command_once() {
         [("bash", "cellar,_)"), ("zsh", "'_:"), ("fish", "-a \"_\""), ("elvish", "cand _ "), ("powershell", "('_', ")];
     for (shell, offer) in offers {
         let script = ok(&store(), &["completions", shell]);
-        assert!(script.contains(&offer.replace('_', "session")) && script.contains("--guests"), "{shell}");
+        assert!(script.contains(&offer.replace('_', "session")) && script.contains("guests"), "{shell}");
         // The others are verbs of other commands as well, which bash alone tells apart.
         let former = if shell == "bash" { &former[..] } else { &["sessions", "work"] };
         for former in former {
