@@ -103,6 +103,18 @@ impl OpenCalls {
             *result = Err(lost(&reason));
         }
     }
+
+    /// Tells of a call that was cancelled, where nothing can wait for that to be logged.
+    pub(crate) fn cancelled(&mut self, call: u64, duration: Duration) {
+        let Some(called) = self.open.remove(&call) else { return };
+        let result = Err(CallError::new(CallErrorKind::Cancelled, ""));
+        let (outcome, _) = call_outcome(&result);
+        tracing::info!(parent: &called.span, call, outcome, duration_ms = fractional_millis(duration), "call ended");
+        if let Some(auditor) = &self.auditor {
+            // What is lost is in the host's log.
+            auditor.write_later(called.run, called.entry(call, duration, &result));
+        }
+    }
 }
 
 impl Drop for OpenCalls {

@@ -292,11 +292,12 @@ impl StoreData {
         let until = self.clock.instant(until);
         loop {
             self.settle();
-            let deadline = self.deadline(cell);
+            self.end_overdue();
             if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
                 return;
             }
-            let next = until.map_or(deadline, |until| until.min(deadline));
+            let look_at = self.look_at(cell);
+            let next = until.map_or(look_at, |until| until.min(look_at));
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
                 () = wake.notified() => {}

@@ -293,6 +293,7 @@ impl Kernel {
         let result = result.map_err(|error| self.death(&error));
         let data = self.data();
         if data.binding.tape.is_on() {
+            data.end_recorded();
             let was_killed = data.killed.is_some() || !is_trap;
             let left = match &result {
                 Ok(report) => Ok(mark(report)),

@@ -37,6 +37,7 @@ mod binding;
 mod cell;
 mod gathered;
 mod lending;
+mod overdue;
 mod sending;
 
 pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
@@ -133,6 +134,10 @@ pub(crate) struct StoreData {
     pub(crate) beat: Option<Arc<Beat>>,
     /// Set when the guest is trapped because it did not stop.
     pub(crate) killed: Option<StopReason>,
+    /// Cells that the host has ended while the guest worked for others, and why.
+    ended: Vec<(u32, StopReason)>,
+    /// Whether no cell may end in this entry before the guest comes back.
+    pub(crate) holds_ends: bool,
 }
 
 impl Binding {
@@ -187,6 +192,8 @@ impl StoreData {
             logged: (Instant::now(), 0),
             beat: None,
             killed: None,
+            ended: Vec::new(),
+            holds_ends: false,
         }
     }
 
@@ -362,6 +369,8 @@ impl StoreData {
     pub(crate) fn must_trap(&mut self) -> bool {
         self.settle();
         self.flush_old_text();
+        self.end_overdue();
+        self.end_recorded();
         if let Tape::Replaying(playback) = &mut self.binding.tape {
             return playback.is_over(self.executing);
         }
@@ -397,6 +406,7 @@ impl StoreData {
         arguments: impl Serialize,
         live: impl FnOnce(&mut StoreData) -> wasmtime::Result<T>,
     ) -> wasmtime::Result<T> {
+        self.end_recorded();
         if let Tape::Replaying(playback) = &mut self.binding.tape {
             return playback.answer(self.executing, import, &arguments);
         }

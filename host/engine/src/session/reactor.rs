@@ -50,7 +50,7 @@ mod endings;
 mod rest;
 mod room;
 
-use endings::{death_outcome, finish, refuse};
+use endings::{death_outcome, refuse};
 use rest::Rest;
 use room::Commands;
 
@@ -320,8 +320,7 @@ impl Reactor {
         self.kernel.data().add_cell(SEED_CELL, cell);
         self.seeding = Some(ended);
         let cell = types::Cell { id: SEED_CELL, code: seed.source.clone(), traces_names: false };
-        let step = self.kernel.step(Entry::Seed(seed.bindings.clone(), cell)).await?;
-        self.apply(step).await
+        self.enter(Entry::Seed(seed.bindings.clone(), cell)).await
     }
 
     /// Why the seed failed, if it has just ended and did.
@@ -391,12 +390,12 @@ impl Reactor {
                 let message =
                     format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
                 let failure = Failure::refused(FailureCode::Busy, "KernelError", message);
-                finish(*cell, Outcome::Failed(Box::new(failure)), Usage::default());
+                cell.finish(Outcome::Failed(Box::new(failure)), Usage::default());
                 Ok(())
             }
             // It waited for its turn, and nobody wants it any more.
             Command::Start { cell, .. } if cell.stop.flag.is_set() => {
-                finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
+                cell.finish(Outcome::Failed(Box::new(never_began())), Usage::default());
                 Ok(())
             }
             Command::Start { id, code, mut cell } => {
@@ -411,8 +410,7 @@ impl Reactor {
                     self.kernel.data().report_status(id, status, fields).await;
                 }
                 let cell = types::Cell { id, code: code.as_ref().to_owned(), traces_names };
-                let step = self.kernel.step(Entry::Start(cell)).await?;
-                self.apply(step).await
+                self.enter(Entry::Start(cell)).await
             }
             // Whoever asked may have gone away; that is no concern here.
             Command::Clear(reply) => {
@@ -461,8 +459,7 @@ impl Reactor {
             completions.push(self.kernel.data().completion(end).await);
             next = if completions.len() < COMPLETIONS_MAX { self.kernel.data().binding.calls.try_next() } else { None };
         }
-        let step = self.kernel.step(Entry::Resume(cell, completions)).await?;
-        self.apply(step).await
+        self.enter(Entry::Resume(cell, completions)).await
     }
 
     async fn tick(&mut self) -> Result<(), Death> {
@@ -472,8 +469,26 @@ impl Reactor {
             tokio::task::yield_now().await;
         }
         let waiting = self.kernel.data().cells.first_key_value().map_or(0, |(id, _)| *id);
-        let step = self.kernel.step(Entry::Resume(waiting, Vec::new())).await?;
-        self.apply(step).await
+        self.enter(Entry::Resume(waiting, Vec::new())).await
+    }
+
+    /// Enters the guest, and takes in what that led to. Cells that the host had to end meanwhile are interrupted then.
+    async fn enter(&mut self, entry: Entry) -> Result<(), Death> {
+        let mut next = Some(entry);
+        let mut ended = VecDeque::new();
+        while let Some(entry) = next {
+            self.kernel.data().holds_ends = self.setting.storing.is_some();
+            let step = self.kernel.step(entry).await?;
+            for (id, reason) in self.kernel.data().take_ended() {
+                self.note_abandoned(id);
+                ended.push_back((id, reason));
+            }
+            self.apply(step).await?;
+            // One that the guest has stopped of itself need not be told.
+            ended.retain(|(id, _)| self.due.abandoned.contains(id));
+            next = ended.pop_front().map(|(id, reason)| Entry::Interrupt(id, reason));
+        }
+        Ok(())
     }
 
     /// Takes in what an entry led to.

@@ -66,6 +66,14 @@ impl Playback {
         self.next.take()
     }
 
+    /// Takes the end of a cell that comes next.
+    pub(crate) fn take_ended(&mut self) -> Option<u32> {
+        let Some(Item::Ended(cell)) = self.peek() else { return None };
+        let cell = *cell;
+        self.take();
+        Some(cell)
+    }
+
     /// Whether the last entry ended as it had, since this was last asked.
     pub(crate) fn has_left(&mut self) -> bool {
         std::mem::take(&mut self.has_left)

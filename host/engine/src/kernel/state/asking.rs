@@ -293,15 +293,14 @@ impl StoreData {
         let mut future = std::pin::pin!(future);
         loop {
             self.settle();
-            let deadline = self.deadline(cell);
+            let deadline = self.look_at(cell);
             tokio::select! {
                 biased;
                 result = &mut future => return Some(result),
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
-            self.settle();
-            if self.stop_reason(cell, None).is_some() {
+            if self.must_stop(cell) {
                 return None;
             }
         }
@@ -320,7 +319,7 @@ impl StoreData {
         let until = self.clock.instant(until);
         let mut next = None;
         while until.is_none_or(|until| Instant::now() < until) && !self.must_stop(cell) {
-            let wake_at = earlier(until, Some(self.deadline(cell))).unwrap_or(began);
+            let wake_at = earlier(until, Some(self.look_at(cell))).unwrap_or(began);
             tokio::select! {
                 biased;
                 end = self.binding.calls.next() => {
@@ -346,6 +345,7 @@ impl StoreData {
     /// Whether what waits for `cell` must go on.
     fn must_stop(&mut self, cell: u32) -> bool {
         self.settle();
+        self.end_overdue();
         self.stop_reason(cell, None).is_some()
     }
 

@@ -6,7 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::{cell::RunId, time::later};
+use cellar_core::{
+    cell::RunId,
+    event::EventKind,
+    outcome::{Outcome, Usage},
+    time::{fractional_millis, later},
+};
 use tokio::sync::mpsc;
 use tracing::Span;
 
@@ -88,6 +93,8 @@ pub(crate) struct CellStop {
     pub(crate) told: Option<StopReason>,
     /// When it will be given up, once it was told to stop.
     pub(crate) give_up: Option<Instant>,
+    /// Since when it must stop although the guest works for another cell.
+    pub(super) overdue_since: Option<Instant>,
 }
 
 /// What a cell may use, and has used.
@@ -116,6 +123,20 @@ impl CellReader {
         let gate = Some(Gate::new(index, events.clone(), record.clone()));
         CellReader { index, events, last, is_muted: false, gate, record, is_queue_told: false }
     }
+
+    /// Sends an event that the host made, unless the reader is behind or hears nothing.
+    pub(super) fn try_tell(&self, event: EventKind) {
+        if self.is_muted {
+            return;
+        }
+        let _turn = self.gate.as_ref().map(Gate::turn);
+        // What there is no room for is not worth a wait here.
+        let _ = self.events.try_send(event, |event| {
+            if let Some(record) = &self.record {
+                record.told(event);
+            }
+        });
+    }
 }
 
 impl LiveCell {
@@ -128,7 +149,7 @@ impl LiveCell {
             origin: CellOrigin::default(),
             reader,
             time: CellTime { timeout, deadline: later(began, timeout), room_left: timeout, rests_since: None },
-            stop: CellStop { flag: StopFlag::new(), seen: None, told: None, give_up: None },
+            stop: CellStop { flag: StopFlag::new(), seen: None, told: None, give_up: None, overdue_since: None },
             budget: CellBudget::default(),
             asks: HashSet::new(),
         }
@@ -144,6 +165,18 @@ impl LiveCell {
         let reader =
             CellReader { index: 0, events, last, is_muted: true, gate: None, record: None, is_queue_told: false };
         LiveCell::new(reader, timeout)
+    }
+
+    /// Sends its last event. A reader that went away is no concern.
+    pub(crate) fn finish(self, outcome: Outcome, usage: Usage) {
+        let duration = self.began.elapsed();
+        let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
+        tracing::info!(parent: &self.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
+        let CellReader { index, last, gate, .. } = self.reader;
+        let event = EventKind::CellFinished { index, outcome, duration, usage, kept: None };
+        // What comes after the last event is heard by nobody, and must be in no recording.
+        drop(gate);
+        last.send(event.into());
     }
 
     /// What a recording says of it.

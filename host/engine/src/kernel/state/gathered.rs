@@ -75,6 +75,14 @@ impl StoreData {
         }
     }
 
+    /// Sends what is held of a cell that ends, as far as its reader has room.
+    pub(super) fn send_text_of(&mut self, cell: u32) {
+        let Some(held) = self.gathered.take_if(|held| held.cell == cell) else { return };
+        if let Some(live) = self.cells.get(&cell) {
+            live.reader.try_tell(held.event(live.reader.index));
+        }
+    }
+
     /// Sends what has waited for long, if the reader has room for it. Called wherever the guest polls the host.
     pub(crate) fn flush_old_text(&mut self) {
         if self.fetched.is_some() {

@@ -56,6 +56,7 @@ impl StoreData {
     }
 
     pub(super) async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
+        self.end_recorded();
         let wake = self.binding.link.resident.wake.clone();
         let Some(id) = self.route(cell) else { return };
         let Some(mut event) =

@@ -12,15 +12,14 @@ use crate::{
         calls::Lineage,
         instance::{Death, LOST},
         record::Entry,
-        state::LiveCell,
     },
     session::Session,
 };
 use cellar_core::{
     cell::Language,
-    event::{EventKind, HostStatus, Scalar},
+    event::{HostStatus, Scalar},
     outcome::{Failure, FailureKind, Outcome, Usage},
-    time::{fractional_millis, later},
+    time::later,
 };
 
 /// Cells that were given up on although the guest never reported their end.
@@ -48,7 +47,7 @@ pub(super) async fn refuse(commands: &mut Commands, outcome: &Outcome) {
 
 fn refuse_one(command: Command, outcome: &Outcome) {
     match command {
-        Command::Start { cell, .. } => finish(*cell, outcome.clone(), Usage::default()),
+        Command::Start { cell, .. } => cell.finish(outcome.clone(), Usage::default()),
         Command::Look(_, reply) => {
             let reason = outcome.failure().map(|failure| failure.message);
             // Whoever asked may have gone away; that is no concern here.
@@ -83,17 +82,6 @@ pub(super) fn death_outcome(death: &Death) -> Outcome {
     Outcome::Failed(Box::new(failure))
 }
 
-/// Sends the last event of a cell. A reader that went away is no concern.
-pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
-    let duration = cell.began.elapsed();
-    let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
-    tracing::info!(parent: &cell.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
-    let event = EventKind::CellFinished { index: cell.reader.index, outcome, duration, usage, kept: None };
-    // What comes after the last event is heard by nobody, and must be in no recording.
-    drop(cell.reader.gate);
-    cell.reader.last.send(event.into());
-}
-
 impl Reactor {
     /// Stops the cells that wait although they must not any more. A cell that awaits something on its way out gets
     /// the grace for it.
@@ -114,8 +102,7 @@ impl Reactor {
                     cell.stop.give_up = Some(give_up);
                     cell.stop.told = cell.stop.told.or(Some(reason));
                     self.cancel_calls(id).await;
-                    let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
-                    self.apply(step).await?;
+                    self.enter(Entry::Interrupt(id, reason)).await?;
                 }
                 None => {}
             }
@@ -140,11 +127,16 @@ impl Reactor {
 
     /// Ends a cell that its guest knows as one that goes on.
     pub(super) async fn abandon_as(&mut self, id: u32, failure: Failure) {
+        self.note_abandoned(id);
+        self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+    }
+
+    /// Notes a cell that has ended although its guest goes on with it.
+    pub(super) fn note_abandoned(&mut self, id: u32) {
         if self.due.abandoned.len() >= ABANDONED_MAX {
             self.due.abandoned.pop_front();
         }
         self.due.abandoned.push_back(id);
-        self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
     }
 
     /// Ends the cells that awaited when all tasks were forgotten.
@@ -159,7 +151,6 @@ impl Reactor {
     }
 
     pub(super) async fn end_cell(&mut self, id: u32, mut outcome: Outcome) {
-        let cpu = self.kernel.cpu_time();
         if let Some(failure) = self.swallowed(id, &outcome) {
             outcome = Outcome::Failed(Box::new(failure));
         }
@@ -185,19 +176,12 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         data.binding.tape.ended(id);
-        let fuel = data.binding.limits.fuel.zip(cell.budget.fuel_left);
-        let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.budget.spent.fuel()));
         if outcome.is_success() {
             self.setting.slot.absolve();
         }
         finished(&mut self.setting.storing).await;
-        let data = self.kernel.data();
-        let cpu = cpu.saturating_sub(cell.budget.cpu_before).saturating_add(cell.budget.spent.cpu());
-        let usage = Usage { fuel, cpu, memory_peak_bytes: data.limiter.peak_bytes };
-        if let Some(bill) = &cell.budget.bill {
-            bill.add(fuel.unwrap_or(0), cpu);
-        }
-        finish(cell, outcome, usage);
+        let usage = self.kernel.data().usage_of(&cell);
+        cell.finish(outcome, usage);
     }
 
     /// Ends the processes of a cell that ends before them, and tells its run. The guest hears of it when it is entered next.

@@ -16,7 +16,7 @@ use cellar_core::{
 };
 use tokio::sync::mpsc;
 
-use super::{Command, Reactor, endings::finish, never_began};
+use super::{Command, Reactor, never_began};
 use crate::{
     contract::error::Error,
     kernel::{
@@ -96,12 +96,12 @@ impl Commands {
         for mut early in std::mem::take(&mut self.early) {
             match early.command {
                 Command::Start { cell, .. } if cell.stop.flag.is_set() => {
-                    finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
+                    cell.finish(Outcome::Failed(Box::new(never_began())), Usage::default());
                     continue;
                 }
                 Command::Start { cell, .. } if now >= later(cell.began, cell.time.room_left) => {
                     let outcome = Outcome::Failed(Box::new(no_room(kernels_max, cell.time.room_left)));
-                    finish(*cell, outcome, Usage::default());
+                    cell.finish(outcome, Usage::default());
                     continue;
                 }
                 Command::Start { ref cell, .. } => {
@@ -217,8 +217,7 @@ impl Reactor {
         self.setting.sweep.woke(&self.link.resident);
         self.due.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
         for (cell, reason) in std::mem::take(&mut self.due.owed) {
-            let step = self.kernel.step(Entry::Interrupt(cell, reason)).await?;
-            self.apply(step).await?;
+            self.enter(Entry::Interrupt(cell, reason)).await?;
         }
         Ok(true)
     }
