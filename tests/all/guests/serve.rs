@@ -33,18 +33,18 @@ mod tenants;
 mod workers;
 
 /// A server, and the folder that it keeps its sessions in.
-struct Served {
+pub(super) struct Served {
     process: Child,
-    address: String,
+    pub(super) address: String,
     /// The lines that it began with.
     lines: Vec<String>,
-    token: String,
+    pub(super) token: String,
     /// Its configuration, where that was changed.
     _isolated: Option<tempfile::NamedTempFile>,
 }
 
 impl Served {
-    fn start(store: &Path, arguments: &[&str]) -> Served {
+    pub(super) fn start(store: &Path, arguments: &[&str]) -> Served {
         Served::start_with(store, arguments, Stdio::inherit(), &[])
     }
 
