@@ -92,7 +92,7 @@ suites: builder
 
 # All that tests need, compiled in one go.
 tests-compiled: test-setup
-	@$(CARGO) nextest run --release --locked --workspace --tests --no-run
+	@$(CARGO) nextest run --release --locked --workspace --tests --examples --no-run
 	@$(CARGO) test --release --locked --workspace --doc --no-run
 
 test: all-guests test-setup ## Run every test
