@@ -9,6 +9,8 @@
 //! of HTML and of mail, twice over as well; in base64 wherever it begins, and in hexadecimal digits, in broken lines too. A
 //! service that is out to pass on what it was given can always do so.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use std::{
     borrow::Cow,
     collections::{BTreeSet, VecDeque},
