@@ -1,6 +1,6 @@
 //! Runs of one session that take turns where they await, and what ends them, on the probe guest.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cellar_engine::{
     Bridges, Cell, EventKind, Host, Language, Limits, Outcome, Run, Session, SessionConfig,
@@ -173,5 +173,79 @@ fn kernels_past_the_budget_sleep_and_go_on_when_they_are_asked() {
         for (number, session) in sessions.iter().enumerate() {
             assert_eq!(text(session, "get number").await, number.to_string());
         }
+    });
+}
+
+/// A cell with a time limit in seconds.
+fn limited(session: &Session, code: &str, seconds: u64) -> Run {
+    let mut cell = Cell::new(Language::Probe, code);
+    cell.timeout = Some(Duration::from_secs(seconds));
+    session.run(vec![cell]).expect("a run")
+}
+
+/// Limits with which no cell ends of itself while a test waits.
+fn unhurried() -> Limits {
+    Limits { timeout: 5 * PATIENCE, timeout_max: 5 * PATIENCE, ..Limits::default() }
+}
+
+#[test]
+fn a_waiting_cell_ends_on_time_while_another_run_computes() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), unhurried());
+        for (waits, computes) in [
+            ("set kept 1\nsleep 100000000", "spin"),
+            ("set kept 1\ncall wait {}", "spin"),
+            ("set kept 1\ncall wait {}", "block 100000000"),
+            ("set kept 1\ncall wait {}", "call-sync wait {}"),
+        ] {
+            let mut waiting = limited(&session, waits, 1);
+            until_started(&mut waiting).await;
+            let mut computing = run(&session, computes);
+            until_started(&mut computing).await;
+            let computing = tokio::spawn(outcome(computing));
+            let ended = tokio::time::timeout(PATIENCE, outcome(waiting)).await.expect("its deadline is its own");
+            assert_eq!(kind(&ended), Some(FailureKind::Timeout), "`{waits}` beside `{computes}`");
+            let Outcome::Failed(failure) = &ended else { unreachable!("it failed") };
+            assert!(failure.state_kept && failure.message.contains("time limit of 1 s"), "{failure:?}");
+            assert!(!computing.is_finished(), "`{computes}` goes on");
+            computing.abort();
+            assert_eq!(text(&session, "get kept").await, "1");
+        }
+    });
+}
+
+#[test]
+fn a_waiting_cell_is_cancelled_while_another_run_computes() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), unhurried());
+        let mut waiting = run(&session, "call wait {}");
+        until_it_calls(&mut waiting).await;
+        let stop = waiting.canceller();
+        let waiting = tokio::spawn(outcome(waiting));
+        let mut computing = run(&session, "spin");
+        until_started(&mut computing).await;
+        let computing = tokio::spawn(outcome(computing));
+        stop.cancel();
+        let ended = tokio::time::timeout(PATIENCE, waiting).await.expect("at once").expect("no panic");
+        assert_eq!(kind(&ended), Some(FailureKind::Interrupted));
+        assert!(!computing.is_finished());
+        computing.abort();
+        assert_eq!(text(&session, "emit alive").await, "alive");
+    });
+}
+
+#[test]
+fn a_cell_that_waits_for_an_agent_ends_on_time_and_so_do_the_cells_of_the_agent() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), unhurried());
+        let mut waiting = limited(&session, "set kept 1\nagent spin", 1);
+        until_it_calls(&mut waiting).await;
+        let ended = tokio::time::timeout(PATIENCE, outcome(waiting)).await.expect("its deadline is its own");
+        assert_eq!(kind(&ended), Some(FailureKind::Timeout));
+        let alive = tokio::time::timeout(PATIENCE, text(&session, "get kept")).await;
+        assert_eq!(alive.expect("the agent's cell has ended"), "1");
     });
 }
