@@ -464,6 +464,7 @@ impl Tree {
 
     /// Goes name by name. Each is looked up in the folder that was opened before it, without following, so whatever is
     /// moved meanwhile, the walk is in the folder that it has open. `..` begins again from the root with what is left.
+    #[expect(clippy::too_many_lines, reason = "one loop, each of whose steps may change all that it keeps")]
     fn walk(&self, base: &str, path: &str, mut ask: Ask) -> Result<Place, FileError> {
         fn typed(name: &str) -> Step<'_> {
             match name {

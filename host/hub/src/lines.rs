@@ -211,6 +211,7 @@ impl<P: Place> Lines<P> {
     ///
     /// # Errors
     /// Why not; nothing has changed then.
+    #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     async fn request(
         &self,
         request: Request<Config>,

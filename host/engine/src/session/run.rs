@@ -236,6 +236,7 @@ struct Course {
 
 impl Course {
     /// All that happens, in order. Text goes to where it is kept before its reader hears of it.
+    #[expect(clippy::too_many_lines, reason = "a run from its first event to its last, in their order")]
     fn events(mut self: Box<Course>) -> impl Stream<Item = EventKind> + Send {
         stream! {
             yield self.made_here(EventKind::RunStarted {

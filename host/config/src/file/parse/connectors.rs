@@ -73,6 +73,7 @@ impl Parser<'_> {
         connectors
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of connector")]
     fn connector(&mut self, at: &At<'_>) -> Option<Connector> {
         // The kind says what else is known.
         let mut quiet = cellar_wire::check::Problems::default();
