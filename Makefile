@@ -31,6 +31,9 @@ MOVED := not test(a_session_whose_time_is_over_is_removed_though_its_tenant_has_
 # Has nextest run each test by `.ci/bin/elsewhere`. No other script is in that folder, which is first in PATH for all of them.
 ELSEWHERE := PATH="$(CURDIR)/.ci/bin:$$PATH" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=elsewhere
 
+# Unit tests: of our crates without optimisation, which takes a tenth of the time to compile. See `profile.bench`.
+UNITS := $(CARGO) nextest run --cargo-profile bench --locked --workspace --lib --bins
+
 .DEFAULT_GOAL := help
 .PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
@@ -92,8 +95,8 @@ suites: builder
 
 # All that tests need, compiled in one go.
 tests-compiled: test-setup
-	@$(CARGO) nextest run --release --locked --workspace --tests --examples --no-run
-	@$(CARGO) test --release --locked --workspace --doc --no-run
+	@$(CARGO) nextest run --release --locked --workspace --test '*' --examples --no-run
+	@$(UNITS) --no-run
 
 test: all-guests test-setup ## Run every test
 	@$(MAKE) --no-print-directory --jobs=3 data packages suites tests-compiled
@@ -105,10 +108,12 @@ test: all-guests test-setup ## Run every test
 	@CELLAR_STOPS=safepoints $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast \
 		-E 'test(/^(py|js|probe)::limits/) | test(/^(sessions|kernels|stops)::/) | test(guests::soak) | test(guests::snapshots)'
 	@$(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast -E '$(RECORDED)'
-	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E 'not ($(RECORDED))'
+	@$(UNITS) --no-fail-fast
+	@$(CARGO) nextest run --release --locked --workspace --test '*' --no-fail-fast -E 'not ($(RECORDED))'
 
 test-fast: probe test-setup ## Run the tests that need no interpreter
-	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
+	@$(UNITS)
+	@$(CARGO) nextest run --release --locked --workspace --test '*' -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
 test-elsewhere: all-guests data packages suites ## Run every test as on two other machines, on other days (an hour)
 	@CELLAR_TEST_DAYS=400 $(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
@@ -155,11 +160,11 @@ bless: all-guests packages ## Accept the events that the transcripts lead to now
 
 bench: all-guests ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
 	@$(CELLAR) bake --stops safepoints javascript python python-data
-	@$(CARGO) bench --locked --bench bench -- $(FILTER)
+	@$(CARGO) bench --profile release --locked --workspace --bench bench -- $(FILTER)
 
 bench-peers: guests ## Measure other sandboxes beside Cellar: installs eryx, Monty, quickjs-rs and Pyodide into the cache
 	@.ci/peers $(CELLAR_CACHE)/peers "$$($(GUESTS) native python)"
-	@$(CARGO) bench --locked --bench bench -- peers
+	@$(CARGO) bench --profile release --locked --workspace --bench bench -- peers
 
 times: builder ## Show how long each step of the last builds took; RECORD=1 writes the table into host/FIGURES.md
 	@$(GUESTS) times $(if $(RECORD),--record host/FIGURES.md)

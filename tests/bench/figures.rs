@@ -94,7 +94,7 @@ pub(crate) struct Comparison {
 impl Figures {
     /// Where the figures of the last commit lie.
     pub(crate) fn path() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("host/figures.json")
+        cellar_bench::root().join("host/figures.json")
     }
 
     /// Reads them.

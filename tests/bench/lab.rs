@@ -1,7 +1,7 @@
 //! What all measurements share: the plan, a host to measure in, and the taking of samples.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,7 +39,7 @@ impl Plan {
     /// Guests and cache are those of the command line.
     pub(crate) fn new(is_quick: bool) -> Plan {
         let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/guests");
+        let guests = cellar_bench::root().join("target/guests");
         let cache = || dirs::cache_dir().unwrap_or_default().join("cellar");
         Plan {
             is_quick,

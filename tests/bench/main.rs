@@ -1,9 +1,9 @@
 //! Measures what the engine promises to be good at, and prints one table that sets it against the targets.
 //!
-//! `cargo bench --bench bench [-- --quick] [-- --guard | --record] [-- WORD...]`. Words select the measurements whose name
-//! contains one of them. `--record` writes what was measured to `host/figures.json`; `--guard` compares with what lies
-//! there, and fails when something became slower by more than its own spread.
-//! Each measurement runs in a process of its own, so that none finds the memory and the threads of another; progress,
+//! `cargo bench --profile release --workspace --bench bench [-- --quick] [-- --guard | --record] [-- WORD...]`, with the command
+//! built before. Words select the measurements whose name contains one of them. `--record` writes what was measured to
+//! `host/figures.json`; `--guard` compares with what lies there, and fails when something became slower by more than its own
+//! spread. Each measurement runs in a process of its own, so that none finds the memory and the threads of another; progress,
 //! criterion's comparison with the last time included, goes to standard error. The best time of each is the one to
 //! read on a machine that does other things too.
 
@@ -92,6 +92,13 @@ fn main() -> ExitCode {
             "--only" => only = arguments.next().zip(arguments.next()),
             _ => words.push(argument.to_lowercase()),
         }
+    }
+    // The profile that cargo takes by itself is that of unit tests: see `Cargo.toml`.
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "error: this was compiled without optimisation; run `make bench`, or `cargo bench --profile release`"
+        );
+        return ExitCode::FAILURE;
     }
     let plan = Plan::new(is_quick);
     if let Some((name, file)) = only {

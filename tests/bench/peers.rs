@@ -216,7 +216,7 @@ struct Peer {
 
 impl Peer {
     fn start(folder: &Path, name: &'static str) -> Peer {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/peers");
+        let programs = cellar_bench::root().join("tests/bench/peers");
         let mut command = if name == "pyodide" {
             let mut command = Command::new("node");
             command.arg(programs.join("pyodide.mjs")).arg(folder.join("node_modules/pyodide/pyodide.mjs"));

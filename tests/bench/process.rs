@@ -27,7 +27,7 @@ fn eval(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
         let once = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+            let mut command = Command::new(cellar_bench::command());
             command.args(["eval", "-l", language.code(), trivial(language)]).stdin(Stdio::null());
             time_process(&mut command, "2\n")
         };
@@ -48,7 +48,7 @@ fn eval(plan: &Plan) -> Vec<Line> {
 fn pipe(plan: &Plan) -> Vec<Line> {
     let (cells, sessions) = plan.pick((5_000, 300), (300, 30));
     let measure = |language: Language| {
-        let arguments = format!("{:?}, {:?}, {cells}, {sessions}", env!("CARGO_BIN_EXE_cellar"), language.code());
+        let arguments = format!("{:?}, {:?}, {cells}, {sessions}", cellar_bench::command(), language.code());
         let program = format!("import sys\nsys.argv = ['-', {arguments}]\n{}", include_str!("pipe.py"));
         let output = native::output(GuestName::Python, &program);
         let (next, first) = output.split_once("\n\n").expect("two lists of times");

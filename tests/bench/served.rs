@@ -53,7 +53,7 @@ impl Server {
         let server = format!("[server]\ndurable = {is_durable}\nconnections = 2000\n[host]\nkernels = 1000\n");
         std::fs::write(&config, server + "[tenants.a]\n[tenants.b]\n").expect("written");
         let command = |name: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+            let mut command = Command::new(cellar_bench::command());
             command.arg(name).arg("--config").arg(&config).arg("--store").arg(folder.path().join("store"));
             command
         };
