@@ -1,5 +1,5 @@
 // What processes print and read, as texts that cross the host: bytes that are no UTF-8 are characters of private use. And
-// the way to the channels of the host that such texts go through; see `session/channels.rs`.
+// the way to the channels of the host that such texts go through; see `session/spawned/channels.rs`.
 const { Buffer } = kit.requireBuiltin("buffer");
 
 // The bytes that a text stands for, and the text that stands for bytes.

@@ -1,6 +1,6 @@
 """Channels between this kernel, its processes and theirs: pipes that are read while they are written, and boxes of messages.
 
-The host keeps them; see `session/channels.rs`. Bytes cross as texts, which `text_of` and `bytes_of` make of each other:
+The host keeps them; see `session/spawned/channels.rs`. Bytes cross as texts, which `text_of` and `bytes_of` make of each other:
 those that are no UTF-8 as characters of private use.
 """
 
