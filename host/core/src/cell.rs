@@ -18,7 +18,7 @@ impl fmt::Display for CellId {
     }
 }
 
-/// Which interpreter a cell is for.
+/// Language of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Language {
     /// CPython; `py` on the wire.
@@ -146,15 +146,15 @@ impl fmt::Display for GuestName {
 /// One unit of source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The interpreter it is for.
+    /// Language of the cell.
     pub language: Language,
     /// The source, verbatim. Clones of the cell share it.
     #[serde(with = "crate::text::shared")]
     pub code: Arc<str>,
     /// A short label for people.
     pub title: Option<String>,
-    /// Wall-clock time the cell may take; `None` takes the session's [`Limits::timeout`](crate::limits::Limits::timeout).
-    /// One longer than the session's maximum is cut to that, and the run says so.
+    /// Wall-clock timeout of the cell; `None` takes the session's [`Limits::timeout`](crate::limits::Limits::timeout). One
+    /// longer than the session's maximum is cut to that, and the run reports it.
     pub timeout: Option<Duration>,
     /// Give the language a fresh kernel before the cell runs.
     pub reset: bool,

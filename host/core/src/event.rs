@@ -11,19 +11,19 @@ use crate::{
     outcome::{Outcome, Usage},
 };
 
-/// One thing that happened in a run. `seq` rises by one from 0.
+/// Event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Place in the run's stream.
+    /// Position in the run's stream, from 0; rises by one.
     pub seq: u64,
-    /// What happened.
+    /// Kind of the event, with its data.
     pub kind: EventKind,
 }
 
-/// What happened. `index` is the cell's place in its run, from 0.
+/// Kind of an event, with its data. `index` is the cell's position in its run, from 0.
 ///
-/// The enumeration is exhaustive on purpose, and grows: a front end that does not know a kind of event loses something that a
-/// cell said, so its `match` shall stop compiling when one is added. One that wants to go on compiling has a `_` arm.
+/// The enumeration is exhaustive on purpose, and grows: a front end that does not know a kind of event loses output of a
+/// cell, so its `match` should stop compiling when a kind is added. A front end that is to go on compiling has a `_` arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum EventKind {
@@ -41,7 +41,7 @@ pub enum EventKind {
     UpdateDisplay { index: usize, data: MimeBundle, display_id: String },
     /// Drops the cell's output so far; with `wait`, when the next output comes.
     ClearOutput { index: usize, wait: bool },
-    /// What a helper or the engine did.
+    /// Status report of a helper or of the engine.
     Status { index: usize, op: String, fields: Vec<(String, Scalar)> },
     /// A bridge call left the cell.
     CallStarted { index: usize, call: u64, bridge: Bridge, name: String },
@@ -53,12 +53,12 @@ pub enum EventKind {
     CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },
     /// Last event of every run that was not dropped. A run of one cell keeps no text besides that of its cell.
     RunFinished { is_error: bool, kept: Option<KeptText> },
-    /// What code that outlived `cell` wrote since the cell before ended. `left_out` is how many bytes before it are not
-    /// kept.
+    /// Output of code that outlived `cell`, written since the cell before ended. `left_out` is the number of bytes before it
+    /// that were dropped.
     Background { index: usize, cell: CellId, is_stderr: bool, text: String, left_out: u64 },
-    /// What happened in a fork that a cell of the session made, or in one that a cell of that fork made: `kind`, which is
-    /// neither of this sort nor a `RunStarted`, `RunFinished` or `InputRequest`, and whose own `index` is the place in the
-    /// fork's run. `index` is that of the cell that made the fork, and once that has ended of whichever cell runs.
+    /// Event of a fork that a cell of the session made, or of a fork that a cell of that fork made. `kind` is neither a
+    /// `Fork`, a `RunStarted`, a `RunFinished` nor an `InputRequest`; its own `index` is the position in the fork's run.
+    /// `index` is that of the cell that made the fork, and once that cell has ended, that of the cell that runs.
     Fork { index: usize, fork: String, kind: Box<EventKind> },
     /// A connector gave rows to the call `call`, which ends next.
     Fetched { index: usize, call: u64, fetch: Box<Fetch> },
@@ -67,22 +67,22 @@ pub enum EventKind {
     Bound { index: usize, origin: Box<Origin>, names: Vec<String>, deleted: Vec<String> },
 }
 
-/// One fetch from a connector, as the fetch log has it.
+/// Fetch from a connector, as the fetch log records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
     /// The connector.
     pub connector: String,
-    /// Which of its fetches.
+    /// Name of the connector's fetch.
     pub fetch: String,
     /// The arguments in their canonical form, a JSON object: checked, with the defaults, names sorted.
     pub arguments: String,
-    /// When the source was asked, in nanoseconds since the Unix epoch.
+    /// Time of the request to the source, in nanoseconds since the Unix epoch.
     pub fetched_at: u64,
-    /// Whether the rows are those of an earlier fetch, and the source was not asked.
+    /// True if the rows are those of an earlier fetch, and the source was not queried.
     pub is_cached: bool,
-    /// How long it took, from the call until the rows were there.
+    /// Time from the call until the rows were available.
     pub duration: Duration,
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: u64,
     /// The columns, each with its type in Arrow's words.
     pub columns: Vec<(String, String)>,
@@ -92,7 +92,7 @@ pub struct Fetch {
     pub tail: String,
     /// The artifact with all rows as Parquet.
     pub artifact: Option<String>,
-    /// Why there is none.
+    /// Reason for which there is no artifact.
     pub notice: Option<String>,
 }
 
@@ -114,21 +114,21 @@ impl Fetch {
     }
 }
 
-/// The whole text of a cell or of a run that is too long for a result: an artifact.
+/// Artifact with the whole text of a cell or of a run, if that is too long for a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptText {
     /// The artifact: `artifact://<id>`.
     pub id: String,
     /// Bytes that were kept.
     pub bytes: u64,
-    /// Whether that is all there was. What is larger than an artifact may be is kept to that size.
+    /// True if the artifact has the whole text. A text larger than an artifact may be is cut to that size.
     pub is_complete: bool,
-    /// The file it is in, where nobody gave a store that could be asked for it.
+    /// Path of its file, for a temporary store: references to its artifacts must include the path.
     pub path: Option<PathBuf>,
 }
 
 impl EventKind {
-    /// Bytes of what the event carries for its cell, near enough.
+    /// Estimates the bytes of the event's data for its cell.
     pub fn size_bytes(&self) -> usize {
         match self {
             EventKind::Fork { fork, kind, .. } => fork.len().saturating_add(kind.size_bytes()),
@@ -149,7 +149,7 @@ impl EventKind {
     }
 }
 
-/// What is shown of a text that was written between cells: who wrote it, and the text as lines of its own.
+/// Returns the text of a background event as a result shows it: its writer, and the text as lines of its own.
 pub fn background_lines(cell: CellId, text: &str, left_out: u64) -> String {
     let gap = if left_out > 0 { format!("; {left_out} bytes before it are not kept") } else { String::new() };
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -157,8 +157,8 @@ pub fn background_lines(cell: CellId, text: &str, left_out: u64) -> String {
     format!("[{who} wrote this after it had ended{gap}]\n{text}{end}")
 }
 
-/// What is shown, beside a cell's own output, of what happened in a fork: what it wrote, what it displayed as text and why it
-/// failed, each line with the fork's id. `None` where there is nothing to show.
+/// Returns the lines that show an event of a fork beside a cell's own output: its text output, its displays as text and its
+/// failure, each line with the fork's id. `None` for an event that shows nothing.
 pub fn fork_lines(fork: &str, kind: &EventKind) -> Option<String> {
     let failure;
     let text = match kind {
@@ -173,7 +173,7 @@ pub fn fork_lines(fork: &str, kind: &EventKind) -> Option<String> {
     Some(text.lines().map(|line| format!("[{fork}] {line}\n")).collect())
 }
 
-/// Which door a call went through.
+/// Interface that a call went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Bridge {
@@ -208,10 +208,10 @@ impl Bridge {
     }
 }
 
-/// What the host tells of by status events. Cells send such events as well, by any other name: see [`HostStatus::of_cell`].
+/// Kind of a status event of the host. Cells send status events as well, with any other name: see [`HostStatus::of_cell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostStatus {
-    /// What an agent said was kept.
+    /// An agent's output was stored.
     Agent,
     /// The entries of a run could not be written to the audit log.
     AuditLost,
@@ -223,7 +223,7 @@ pub enum HostStatus {
     CallsQueued,
     /// A file that was open cannot be opened again.
     FileLost,
-    /// A cell waits for room for its kernel.
+    /// A cell waits for capacity for its kernel.
     KernelAwaited,
     /// A kernel died.
     KernelLost,
@@ -231,7 +231,7 @@ pub enum HostStatus {
     KernelRestored,
     /// Processes that a cell had started were ended with it.
     ProcessesEnded,
-    /// Something displayed was not drawn.
+    /// A displayed value could not be rendered.
     RenderFailed,
     /// A cell has less time than it asked for.
     TimeoutTightened,
@@ -272,8 +272,8 @@ impl HostStatus {
         }
     }
 
-    /// The name of an event that a cell sends: one that is the host's becomes `cell:…`, so that nobody takes what a cell
-    /// says for what the host says.
+    /// Returns the name of a cell's status event. One of the host's names becomes `cell:…`, so that a cell cannot pose as the
+    /// host.
     pub fn of_cell(op: String) -> String {
         match HostStatus::ALL.iter().any(|status| status.as_str() == op) {
             true => format!("cell:{op}"),
@@ -311,7 +311,7 @@ impl Scalar {
 }
 
 impl KeptText {
-    /// Where it is, in words.
+    /// Describes its location.
     pub fn place(&self) -> String {
         let what = if self.is_complete { "all of it" } else { "its beginning" };
         match &self.path {

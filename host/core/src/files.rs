@@ -28,7 +28,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, bytes, PRIVATE, Durability::Synced)
 }
 
-/// The same with permissions and a durability of the caller's.
+/// Like [`replace`], with the caller's permissions and durability.
 ///
 /// # Errors
 /// As [`replace`].

@@ -33,11 +33,11 @@ pub const EVENT_BYTES_LARGE: usize = 256 << 10;
 pub const EVENT_BYTES_HUGE: usize = 1 << 20;
 /// Large events that wait for the reader of a run; a further one suspends the guest.
 pub const LARGE_EVENTS_MAX: usize = 4;
-/// An event with at least so many bytes is counted among what waits for readers; smaller ones have 2 MiB a run together.
+/// Size in bytes from which an event counts as unread until its reader takes it; smaller ones have 2 MiB a run together.
 pub const EVENT_BYTES_COUNTED: usize = 16 << 10;
-/// Bytes of the events of all runs of a process that wait for their readers, but for one event of whoever has none waiting, and
-/// of each run that has none one that is not huge.
-/// More suspend their guests. It is what a dozen readers of large pictures need to be kept busy.
+/// Bytes of unread events of all runs of a process. Beyond it, each account without unread events may still have one event,
+/// and each run without any may have one that is not huge; more suspend their guests. It is what a dozen readers of large
+/// pictures need to be kept busy.
 pub const UNREAD_BYTES_MAX: usize = 256 << 20;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
 pub const CALLS_QUEUED_MAX: usize = 4_096;
@@ -53,16 +53,16 @@ pub const DISPLAY_VALUES_MAX: usize = 1_000_000;
 pub const TABLE_BYTES_MAX: usize = CALLS_BYTES_MAX;
 /// Bytes of the arguments of all calls of a kernel that were not answered yet.
 pub const CALLS_BYTES_MAX: usize = 4 * CALL_BYTES_MAX;
-/// How long a request for input waits for its answer, unless a session says otherwise.
+/// Default time that a request for input waits for its answer, unless a session sets another.
 pub const INPUT_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// The longest that a session may say.
+/// Longest time that a session may set.
 pub const INPUT_IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Depth of agents that run cells in their parent's session.
 pub const AGENT_DEPTH_MAX: u32 = 3;
 /// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output, and a table
 /// with what else is displayed of it.
 pub const CROSSING_BYTES_MAX: usize = 96 << 20;
-/// How much larger than what else is displayed of a value its table may be, which the host makes a file of.
+/// Factor by which the table of a displayed value may be larger than the rest of the display. The host makes a file of it.
 pub const TABLE_FACTOR: usize = 4;
 /// Notes that a session remembers.
 pub const EXPERIENCES_MAX: usize = 1_000;
@@ -97,7 +97,7 @@ pub const KERNEL_THREADS_MAX: u32 = 64;
 /// Threads of all kernels of a host, of which each takes a stack of the pool: the address space is reserved beforehand, and
 /// a guard page is made for each.
 pub const HOST_THREADS_MAX: u32 = 1_024;
-/// Threads that there is room for by kernel, up to that: few kernels have any.
+/// Threads for each kernel of a host that capacity is reserved for, up to [`HOST_THREADS_MAX`]: few kernels have any.
 pub const THREADS_OF_KERNEL_MEAN: u32 = 4;
 /// Time that an answer to a look into a session may take before it is stopped; its kernel is kept when it stops within
 /// the session's grace. A shorter [`Limits::timeout`] holds for it as well.
@@ -119,9 +119,10 @@ pub const SEED_BYTES_MAX: usize = 16 << 20;
 /// Bytes of sleeping kernels that a host keeps unpacked, of those that fell asleep last: unpacking is most of what waking one
 /// with megabytes takes, and this is what some dozens of such hold.
 pub const SLEEPERS_UNPACKED_BYTES_MAX: usize = 256 << 20;
-/// Time that what is no cell waits for room for a kernel, when all of a host are in use. A cell waits as long as it may run.
+/// Time that a request other than a cell waits for capacity, when all kernels of a host are in use. A cell waits as long as
+/// it may run.
 pub const ROOM_WAIT: Duration = Duration::from_secs(30);
-/// A cell that has waited for room for so long is told.
+/// Wait for capacity after which a cell's run is notified of it.
 pub const ROOM_WAIT_TOLD: Duration = Duration::from_millis(250);
 /// Bytes of what a session's code writes between cells that wait for its next cell.
 pub const BACKGROUND_BYTES_MAX: usize = 64 << 10;
@@ -177,11 +178,10 @@ impl Limits {
         asked.unwrap_or(self.timeout).min(self.timeout_max)
     }
 
-    /// Makes sure that cells can have these times and kernels this memory, so that nobody who counts with them goes beyond
-    /// what numbers hold.
+    /// Checks that cells can have these times and kernels this memory, so that no computation with them overflows.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Description of the violated bound.
     pub fn check(&self) -> Result<(), String> {
         if self.grace > GRACE_MAX {
             return Err(format!("the limit `grace` is {:?}; it may be {} s", self.grace, GRACE_MAX.as_secs()));

@@ -5,7 +5,7 @@
 pub struct Variable {
     /// The name.
     pub name: String,
-    /// What the language calls its type.
+    /// Name of its type in the language.
     pub type_name: String,
     /// Length, or bytes where it is an array of numbers; `None` for what has neither.
     pub size: Option<u64>,
@@ -16,30 +16,30 @@ pub struct Variable {
 /// Completions at a cursor. Positions count characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completions {
-    /// Where the text begins that an item replaces.
+    /// Position at which the replaced text begins.
     pub start: u32,
-    /// Where it ends.
+    /// Position at which the replaced text ends.
     pub end: u32,
-    /// What may stand there, best first.
+    /// Candidates, best first.
     pub items: Vec<Completion>,
 }
 
-/// One of them.
+/// Completion candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What to put in.
+    /// Text to insert.
     pub text: String,
     /// `function`, `class`, `module`, `keyword`, `property`, `variable`.
     pub kind: String,
 }
 
-/// Whether a text is a whole cell.
+/// Completeness of a text as a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// It is.
+    /// The text is a complete cell.
     Complete,
-    /// It goes on, and its next line is indented with this.
+    /// The cell goes on. Its next line is indented with this text.
     Incomplete(String),
-    /// No text behind it makes a cell of it.
+    /// No continuation makes a cell of it.
     Invalid,
 }

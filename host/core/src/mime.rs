@@ -30,7 +30,7 @@ impl MimeData {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -94,9 +94,9 @@ impl MimeBundle {
         self.text("text/markdown")
     }
 
-    /// What a bundle adds to the text of a result: its Markdown, else the value as its language prints it, unless an
-    /// image stands for it, or that print only names a type and JSON says more. A formula whose plain text only names
-    /// its type is shown as it was written.
+    /// Returns the text that a bundle adds to the text of a result: its Markdown, else the value as its language prints it,
+    /// unless an image stands for it, or that print only names a type and JSON says more. A formula whose plain text only
+    /// names its type is shown as its LaTeX source.
     pub fn visible_text(&self) -> Option<&str> {
         if let Some(markdown) = self.markdown() {
             return Some(markdown);
@@ -114,7 +114,8 @@ impl MimeBundle {
         }
     }
 
-    /// The text of a bundle that has nothing else for a reader of texts: HTML, CSV, whatever it is, as it was written.
+    /// Returns the text of a bundle that has no other form for a reader of text, as it was written: HTML, CSV or any other
+    /// text type.
     fn only_text(&self) -> Option<&str> {
         let (name, _) = self.0.iter().find(|(name, _)| name.starts_with("text/"))?;
         self.json().is_none().then(|| self.text(name)).flatten()
@@ -136,19 +137,19 @@ impl MimeBundle {
         })
     }
 
-    /// Whether there is more to it than plain text.
+    /// Returns true if the bundle has more than plain text.
     pub fn is_structured(&self) -> bool {
         self.0.iter().any(|(mime_type, _)| mime_type != "text/plain")
     }
 }
 
-/// Whether what a type holds is JSON.
+/// Returns true if data of this MIME type is JSON.
 pub fn is_json(mime_type: &str) -> bool {
     mime_type == "application/json" || mime_type.ends_with("+json")
 }
 
-/// How many values a JSON text has, or a few more: members' names count. Each takes many times its text where it is made into a
-/// tree, so whoever makes one of a stranger's text asks this first.
+/// Counts the values of a JSON text, or slightly more: members' names count. A value takes many times its text in a tree, so
+/// check this count before parsing untrusted text into a tree.
 pub fn json_values(json: &[u8]) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1_usize, false, false);
     for byte in json {
@@ -163,8 +164,8 @@ pub fn json_values(json: &[u8]) -> usize {
     values
 }
 
-/// The first number of a JSON text that whoever reads it would round: an integer of more than 64 bits that no floating-point
-/// number says either.
+/// Returns the first number of a JSON text that a parser would round: an integer of more than 64 bits that has no exact
+/// floating-point value either.
 pub fn wide_integer(json: &str) -> Option<&str> {
     let (mut place, mut is_text) = (0_usize, false);
     while let Some(byte) = json.as_bytes().get(place) {

@@ -1,4 +1,4 @@
-//! Where the names of a session come from.
+//! Origins of the names of a session.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ pub const SEEN_MAX: usize = 10_000;
 /// Bytes of each of these, and of its kind.
 pub const SEEN_BYTES_MAX: usize = 256;
 
-/// Where a name comes from. It is made when a cell of a run that names its producer ends, and never changes: another origin
-/// takes its place when such a cell binds the name anew.
+/// Origin of a name. It is created when a cell of a run that names its producer ends, and never changes: another origin
+/// replaces it when such a cell binds the name anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Who made the run: the path of a notebook, the name of an agent.
+    /// Producer of the run: the path of a notebook, the name of an agent.
     pub producer: String,
     /// The cell that bound the name.
     pub cell: CellId,
     /// Its language.
     pub language: Language,
-    /// When that cell ended, in nanoseconds since the Unix epoch.
+    /// Time at which that cell ended, in nanoseconds since the Unix epoch.
     pub stamped_at: u64,
     /// The datasets that the run had loaded by then, each version once, in the order of their first use.
     pub datasets: Vec<DatasetRef>,
@@ -45,7 +45,7 @@ pub struct DatasetRef {
 pub struct FetchRef {
     /// The connector.
     pub connector: String,
-    /// Which of its fetches.
+    /// Name of the connector's fetch.
     pub fetch: String,
     /// The artifact that has its rows, where they were kept.
     pub artifact: Option<String>,

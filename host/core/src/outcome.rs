@@ -1,10 +1,10 @@
-//! How a cell ended.
+//! Outcomes of cells.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How one cell ended. A cell that raises is not an error of the engine: it is `Failed`.
+/// Outcome of a cell. A cell that raises is not an error of the engine: its outcome is `Failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It ran to its end.
@@ -16,7 +16,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Why the cell failed, if it did. An exit with a status other than 0 is a failure that the cell chose.
+    /// Returns the failure of the cell, if it failed. An exit with a status other than 0 is a failure that the cell chose.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Outcome::Complete | Outcome::Exited(0) => None,
@@ -27,7 +27,7 @@ impl Outcome {
         }
     }
 
-    /// Whether later cells of the run may go on.
+    /// Returns true if later cells of the run may go on.
     pub fn is_success(&self) -> bool {
         matches!(self, Outcome::Complete | Outcome::Exited(0))
     }
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// Why a cell failed.
+/// Kind of a cell's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -80,11 +80,11 @@ impl FailureKind {
     }
 }
 
-/// What stopped a cell that did not fail by itself: words for programs, which need not read messages.
+/// Cause of a failure that is not the cell's own, for programs, which need not parse messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FailureCode {
-    /// There is no room for another kernel, or for another cell of this one, now. The same run may succeed later.
+    /// No capacity for another kernel, or for another cell of this kernel, now. The same run may succeed later.
     Busy,
     /// The cell waits for a kernel that waits for this very run.
     Deadlock,
@@ -126,16 +126,16 @@ impl FailureCode {
     }
 }
 
-/// What is known of a failure. Lines and columns are the cell's own, from 1; columns count characters.
+/// Failure of a cell. Lines and columns are those of the cell, from 1; columns count characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The class of failure.
     pub kind: FailureKind,
-    /// What stopped the cell, where it was not its own doing.
+    /// Cause that stopped the cell, if it is not the cell's own.
     pub code: Option<FailureCode>,
     /// Name of the exception class or error constructor.
     pub name: String,
-    /// What it says.
+    /// Message of the exception or error.
     pub message: String,
     /// Line at fault.
     pub line: Option<u32>,
@@ -147,8 +147,8 @@ pub struct Failure {
     pub pointer: Option<String>,
     /// The user's frames only, ending with the exception.
     pub traceback: String,
-    /// Whether the session keeps all that its cells made. `false`: its kernel had to be killed, and the message says what
-    /// the next cell of the language goes on from.
+    /// True if the session keeps all state that its cells made. False if its kernel had to be killed; the message then says
+    /// which state the next cell of the language continues from.
     pub state_kept: bool,
 }
 
@@ -192,7 +192,7 @@ impl Failure {
     }
 }
 
-/// What a cell used.
+/// Resources that a cell used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Fuel spent; `None` when the session has no fuel limit, because counting costs speed.

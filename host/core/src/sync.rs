@@ -5,8 +5,7 @@ use std::{
     thread,
 };
 
-/// The processor cores that this process may use, as they were when somebody first asked: to ask reads files of its control
-/// group.
+/// Returns the processor cores that this process may use, as of the first call: a query reads files of its control group.
 pub fn cores() -> usize {
     static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
     *CORES

@@ -52,7 +52,7 @@ pub fn list(names: &[&str]) -> String {
     }
 }
 
-/// How serde reads and writes a text that is shared.
+/// Serde functions for shared text.
 pub(crate) mod shared {
     use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct ToolSpec {
     /// The `name` in `tool.<name>(…)`.
     pub name: String,
-    /// What it does, for people and models.
+    /// Description for people and models.
     pub description: String,
     /// JSON Schema of its arguments.
     pub schema: Option<String>,

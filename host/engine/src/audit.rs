@@ -35,7 +35,7 @@ pub use cellar_core::limits::LimitGrants;
 /// Bytes of the name of what was called; a cell may call anything by any name.
 const NAME_BYTES_MAX: u64 = 256;
 
-/// Where entries go.
+/// Destination of audit entries.
 ///
 /// An audit log that loses entries is none. So a run whose first entry cannot be written does not begin: its first cell
 /// fails. While the last entry could not be written, every call is refused, until the entry of one of these refusals can be
@@ -55,15 +55,15 @@ pub trait AuditSink: Send + Sync + fmt::Debug {
     }
 }
 
-/// How sessions are audited: where to, and in whose name.
+/// Audit configuration of sessions: the sink, and in whose name.
 #[derive(Clone, Debug)]
 pub struct Audit {
     sink: Arc<dyn AuditSink>,
     /// The last entry could not be written.
     is_failing: Arc<AtomicBool>,
-    /// Whoever the session works for, as the embedder knows them.
+    /// Person or program for whom the session works, as the embedder knows them.
     pub actor: Option<String>,
-    /// Whose quota and grants apply.
+    /// Tenant whose quota and grants apply.
     pub tenant: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn folder_grant(mount: &Mount) -> FolderGrant {
     }
 }
 
-/// What audits a session.
+/// Auditor of one session.
 #[derive(Debug)]
 pub(crate) struct Auditor {
     audit: Audit,
@@ -100,7 +100,7 @@ impl Auditor {
         Arc::new(Auditor { audit, session })
     }
 
-    /// Whether the last entry could not be written: nothing more may be done before one can.
+    /// Returns true if the last entry could not be written: nothing more may be done before one can.
     pub(crate) fn is_failing(&self) -> bool {
         self.audit.is_failing.load(Ordering::Relaxed)
     }

@@ -89,7 +89,7 @@ pub use self::{
     },
 };
 
-/// What code of a session writes while none of its cells runs.
+/// Output of a session's code while none of its cells runs.
 pub mod background {
     pub use crate::kernel::events::{Background, BackgroundReader};
 }
@@ -108,7 +108,7 @@ pub mod bridges {
     };
 }
 
-/// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
+/// Configuration types of embedders besides [`HostConfig`] and [`SessionConfig`].
 pub mod config {
     pub use cellar_core::run::RunOptions;
 
@@ -122,12 +122,12 @@ pub mod config {
     };
 }
 
-/// Folders that are granted.
+/// Granted folders.
 pub mod files {
     pub use cellar_files::{Access, DiskPool, Mount, MountError};
 }
 
-/// Guests: whether they are there, and how they are made ready.
+/// Guests: their state, and how to prepare them.
 pub mod guests {
     #[cfg(feature = "bake")]
     pub use crate::kernel::code::{BakeOptions, BakeReport, bake};
@@ -149,7 +149,7 @@ pub mod replay {
     };
 }
 
-/// What a [`Snapshot`] is made of, and why one is refused.
+/// Contents of a [`Snapshot`], and errors of reading one.
 pub mod snapshot {
     pub use crate::formats::{
         header::{FileKind, FormatError},
@@ -158,7 +158,7 @@ pub mod snapshot {
     };
 }
 
-/// Stored sessions, and where they lie.
+/// Stored sessions, and their storage.
 pub mod store {
     pub use crate::storage::{
         vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault, check_name},
@@ -166,7 +166,7 @@ pub mod store {
     };
 }
 
-/// What embedders move between tasks and threads.
+/// Compile-time check: embedders move these types between tasks and threads.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     const fn is_sent<T: Send>() {}

@@ -86,7 +86,8 @@ pub struct Session {
     depth: u32,
     /// The calls that runs of this handle serve.
     lineage: Lineage,
-    /// Whom runs of this handle are told to besides their readers: of a fork that a cell made.
+    /// Second receiver of the events of this handle's runs, for a fork that a cell made: the run of that cell, or once that
+    /// has ended, of the owner's latest cell.
     teller: Option<Arc<Teller>>,
 }
 
@@ -100,8 +101,7 @@ impl WeakSession {
         self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0, lineage, teller: None })
     }
 
-    /// Compresses what was kept for the session's languages, and stores it if the session has a place for that, on
-    /// another thread.
+    /// Compresses the last states of the session's languages, and stores them if the session is stored, on another thread.
     pub(crate) fn settle(&self) {
         if let Some(inner) = self.0.upgrade() {
             tokio::task::spawn_blocking(move || inner.settle());
@@ -123,9 +123,9 @@ struct Inner {
     id: String,
     host: Host,
     config: SessionConfig,
-    /// What its cells may add to its folders.
+    /// Disk quota of its cells.
     quota: Arc<Quota>,
-    /// What it is to the session whose cell made it.
+    /// Relation to the session whose cell made it.
     role: Role,
     shared: Shared,
     /// The forks that its cells have made.
@@ -141,7 +141,7 @@ struct Inner {
     auditor: Option<Arc<Auditor>>,
 }
 
-/// The cells of a session, and what is said besides them.
+/// Cells of a session, and output besides them.
 #[derive(Default)]
 struct Cells {
     /// The number of the next one.
@@ -149,45 +149,45 @@ struct Cells {
     history: Mutex<History>,
     /// The reader of the run of the owner's latest cell.
     latest: Arc<Mutex<Option<Hearer>>>,
-    /// What is written while none of them runs.
+    /// Output written while none of its cells runs.
     backlog: Arc<Backlog>,
     /// Their requests for input.
     input: Arc<Requests>,
 }
 
-/// Where a session is stored, and what of that is under way.
+/// Storage of a session, and its pending writes.
 #[derive(Default)]
 struct Stored {
-    /// Absent when it is not stored. Its kernels hold it as well: nobody else may have the session before they are gone.
+    /// Storage, if it is stored. Its kernels hold it as well: the session cannot be opened elsewhere before they are gone.
     home: Option<Arc<StoredSession>>,
-    /// Somebody is about to store what is kept.
+    /// True if a task is about to store the last states.
     is_settling: AtomicBool,
-    /// A kernel was reset, and what is stored does not know.
+    /// True if a kernel was reset and the stored state is from before.
     is_reset: AtomicBool,
 }
 
-/// What a session begins with.
+/// Initial state of a session.
 #[derive(Default)]
 struct Origin<'a> {
-    /// The state it goes on from.
+    /// State that it is restored from.
     snapshot: Option<&'a Snapshot>,
     /// The folders that it has to itself, if those are to be certain ones.
     private: Option<PrivateFolder>,
     home: Option<StoredSession>,
-    /// What it shares with the session whose cell made it.
+    /// Resources that it shares with the session whose cell made it.
     kin: Option<Kin>,
     /// The folders of the session whose process it is.
     lent: Option<Folders>,
 }
 
-/// What its cells are told of their run.
+/// Context of a run that its cells get.
 #[derive(Clone)]
 pub(crate) struct RunMarks {
     pub(crate) id: RunId,
     /// Tracing span of the run.
     pub(crate) span: Span,
     pub(crate) record: Option<RunRecord>,
-    /// What it says of itself.
+    /// Origin scope from the run's options.
     pub(crate) scope: Option<Arc<Scope>>,
 }
 
@@ -195,7 +195,7 @@ pub(crate) struct RunMarks {
 struct Kernels {
     closed: bool,
     live: HashMap<Language, KernelHandle>,
-    /// What a language goes on from when it gets a kernel.
+    /// Last state of each language, which its next kernel is restored from.
     slots: HashMap<Language, Arc<Slot>>,
     /// Kernels of one cell each.
     passing: Vec<(Language, KernelHandle)>,
@@ -216,7 +216,7 @@ impl KernelHandle {
 }
 
 impl Inner {
-    /// Where it is stored, or the session is whose process it is.
+    /// Storage of the session, or of the session whose process it is; `None` if that is not stored.
     fn claimed_home(&self) -> Option<Arc<StoredSession>> {
         self.stored.home.clone().or_else(|| self.role.process()?.home.clone())
     }
@@ -231,7 +231,7 @@ impl Inner {
     }
 }
 
-/// A name for a session that nobody named.
+/// Generates an id for a session without one.
 pub fn made_up_id() -> String {
     format!("s-{:016x}", rand::rng().random::<u64>())
 }
@@ -333,18 +333,18 @@ impl Session {
         self.inner.quota.usage()
     }
 
-    /// What a bridge keeps for this session: the one value of this type, which begins as its default.
+    /// Value that a bridge keeps for this session: one for each type, initially its default.
     pub fn local<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.inner.shared.locals.get()
     }
 
-    /// Hears from now on what code of the session writes while none of its cells runs. The session's next cell is told of it
-    /// all the same, by [`EventKind::Background`].
+    /// Subscribes to what code of the session writes from now on while none of its cells runs. The session's next cell still
+    /// receives it, as [`EventKind::Background`].
     pub fn background(&self) -> BackgroundReader {
         self.inner.cells.backlog.listen()
     }
 
-    /// What was written between cells and nobody was told of by an event.
+    /// Takes the output between cells that no event has reported.
     pub(crate) fn take_background(&self) -> Vec<Background> {
         self.inner.cells.backlog.take()
     }
@@ -365,8 +365,8 @@ impl Session {
         self.inner.host.guest(self.guest(language), self.flavour(language)).map(drop)
     }
 
-    /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants, bridges and seeds
-    /// stay. A stored session has forgotten the old one on disk too when the next run of the language has ended, or
+    /// Replaces a language's kernel by a new one. Cells that run on the old one end as interrupted; grants, bridges and seeds
+    /// stay. A stored session has dropped the old one's state on disk too when the next run of the language has ended, or
     /// after [`Session::save`].
     pub fn reset(&self, language: Language) {
         self.inner.stored.is_reset.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Where the state and the files of sessions lie.
+//! Storage of the state and the files of sessions.
 
 pub(crate) mod vault;
 pub(crate) mod workspace;

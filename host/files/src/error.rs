@@ -4,9 +4,9 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// Why a file operation failed, as the guest sees it. Mirrors `error-code` of the kernel world.
+/// Error of a file operation, as the guest sees it. Mirrors `error-code` of the kernel world.
 ///
-/// It names no path on purpose: the guest knows the path it gave, and must not learn the host's.
+/// It contains no path on purpose: the guest knows the path it gave, and must not learn the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FileError {
     /// The host's permission bits forbid it.

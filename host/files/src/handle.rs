@@ -14,7 +14,7 @@ use super::stat::Stat;
 /// Most bytes that one call moves. The guest loops; between two turns it can be stopped.
 pub(super) const TRANSFER_MAX: usize = 1 << 20;
 
-/// Reads up to this size just allocate what is asked for; above it, it is worth asking how much there is.
+/// Size up to which a read allocates its buffer without a query; for larger reads a query for the file's size pays off.
 const UNASKED_MAX: usize = 16 << 10;
 
 /// Files end here: offsets are signed on the host.

@@ -1,5 +1,5 @@
-//! The calls on the host that look at one name in an open folder, or open what was looked at. None follows a link, and
-//! none opens or wakes anything but a regular file or a folder.
+//! Calls on the host that look up one name in an open folder, or open what was looked up. None follows a link, and none opens
+//! or wakes anything but a regular file or a folder.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ use rustix::path::DecInt;
 use super::error::FileError;
 use super::stat::{FileKind, Stat};
 
-/// A file or folder that is held fast without being opened: it can be looked at, entered and opened later, and
-/// stays the same whatever becomes of its name.
+/// File or folder that is pinned without being opened: it can be inspected, entered and opened later, and stays the same
+/// whatever becomes of its name.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) file: OwnedFd,
@@ -21,10 +21,10 @@ pub(super) struct Seen {
 
 const SEE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A terminal could become the host's own, and a FIFO put in the place of a file would be waited for.
+/// Flags of every opening: else a terminal could become the host's own, and a FIFO in the place of a file would block.
 const OPEN: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// What the host's umask leaves of this becomes the mode of a new file.
+/// Mode of a new file, before the host's umask.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
 /// # Errors

@@ -207,8 +207,8 @@ impl Files {
         }
     }
 
-    /// Does an open file or folder lie where it may be changed? One that was opened for reading by a short way, on
-    /// which that was not asked, is looked for again by its path.
+    /// Returns true if an open file or folder lies in a place that may be changed. One that was opened for reading without
+    /// that check is resolved again by its path.
     fn may_change(&self, slot: &Slot) -> bool {
         if slot.right != Right::Unasked {
             return slot.right == Right::Write;
@@ -362,7 +362,7 @@ impl Files {
         }
     }
 
-    /// Makes a file that was found missing. `None` when somebody else has made it meanwhile.
+    /// Makes a file that was found missing. `None` when another process or kernel has made it meanwhile.
     fn make(&self, spot: Spot, how: OpenHow, read: bool) -> Result<Option<Slot>, FileError> {
         spot.writable()?;
         let entry = spot.entry()?;
@@ -389,12 +389,12 @@ impl Files {
         }
     }
 
-    /// Where a path leads from a descriptor.
+    /// Resolves a path relative to a descriptor.
     fn resolve(&self, dir: Descriptor, path: &str, follow: bool, seek: Seek) -> Result<Place, FileError> {
         self.tree.resolve(self.base(dir)?, path, follow, seek)
     }
 
-    /// A name was moved: what is open below it, at whatever place its grant has, has another path now.
+    /// Updates the paths of open descriptors below a moved name, at every mount point of its grant.
     fn moved(&mut self, from: &str, to: &str) {
         for slot in self.slots.iter_mut().flatten() {
             if let Some(rest) = self.tree.below_in_grant(&slot.path, from) {
@@ -403,7 +403,8 @@ impl Files {
         }
     }
 
-    /// Makes room for a listing of so many entries. A folder whose listing is forgotten is read again when it goes on.
+    /// Frees capacity for a listing of `coming` entries. A folder whose listing was freed is read again when its listing goes
+    /// on.
     fn forget_listings(&mut self, coming: usize) {
         let mut kept = coming;
         for slot in self.slots.iter_mut().flatten() {

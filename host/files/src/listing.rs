@@ -19,7 +19,7 @@ pub struct DirectoryEntry {
     pub name: String,
     /// The host's inode number.
     pub inode: u64,
-    /// What it is; `Unknown` also when the host's file system does not say.
+    /// Kind of the entry; `Unknown` also if the host's file system does not report it.
     pub kind: FileKind,
 }
 

@@ -15,7 +15,7 @@ use super::quota::FileId;
 use super::stat::{FileKind, Stat};
 use super::tree;
 
-/// What a guest may do in a granted folder.
+/// Access of a guest to a granted folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Access {
     /// Look, never change.
@@ -30,13 +30,13 @@ pub enum Access {
 pub struct Mount {
     /// The host folder.
     pub host: PathBuf,
-    /// Where the guest sees it: an absolute path without `..`.
+    /// Guest path: absolute, without `..`.
     pub guest: String,
-    /// What the guest may do there.
+    /// Access of the guest.
     pub access: Access,
 }
 
-/// Why a folder could not be granted.
+/// Error of granting a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -53,9 +53,9 @@ pub enum MountError {
     Open {
         /// The host folder.
         host: PathBuf,
-        /// Where the guest was to see it.
+        /// Intended guest path.
         guest: String,
-        /// What the host said.
+        /// Error of the host.
         #[source]
         source: io::Error,
     },
@@ -64,7 +64,7 @@ pub enum MountError {
     KernelInterface {
         /// The host folder.
         host: PathBuf,
-        /// Where the guest was to see it.
+        /// Intended guest path.
         guest: String,
     },
 }
@@ -78,8 +78,8 @@ impl Mount {
         self.open_as(false)
     }
 
-    /// Opens a folder in which only guests make files. It holds no FIFO and no device, so its files are opened without
-    /// being looked at first.
+    /// Opens a folder in which only guests make files. It has no FIFO and no device, so its files are opened without a check
+    /// of their kind.
     ///
     /// # Errors
     /// As [`Mount::open`].
@@ -163,19 +163,19 @@ impl OpenMount {
         Ok(folder.get_or_init(|| made))
     }
 
-    /// The same grant at a further place: what is done there is done here, so that files can be moved between the two.
+    /// Returns the same grant at a further mount point. Both show the same folder, and files can be moved between the two.
     /// `None` when the guest path is malformed.
     #[must_use]
     pub fn also_at(&self, guest: &str) -> Option<OpenMount> {
         Some(OpenMount { point: mount_point(guest)?.into(), opened: Arc::clone(&self.opened) })
     }
 
-    /// Is this guest path the mount point, or below it?
+    /// Returns true if this guest path is the mount point, or below it.
     pub fn holds(&self, guest: &str) -> bool {
         mount_point(guest).is_some_and(|point| tree::below(&point, &self.point).is_some())
     }
 
-    /// Is this guest path the mount point, or does one of the two lie below the other?
+    /// Returns true if this guest path is the mount point, or if one of the two lies below the other.
     pub fn collides_with(&self, guest: &str) -> bool {
         let Some(point) = mount_point(guest) else { return false };
         tree::below(&point, &self.point).is_some() || tree::below(&self.point, &point).is_some()
@@ -191,7 +191,7 @@ impl OpenMount {
         &self.point
     }
 
-    /// What the guest may do there.
+    /// Access of the guest.
     pub fn access(&self) -> Access {
         self.opened.access
     }
@@ -201,7 +201,7 @@ impl OpenMount {
         self.opened.folder.get().map(|folder| folder.device)
     }
 
-    /// Identifies the folder whatever its names; one that nobody has needed yet is none.
+    /// Identifies the folder whatever its names; `None` if it was not opened yet.
     pub(super) fn id(&self) -> Option<FileId> {
         self.opened.folder.get().map(|folder| FileId { device: folder.device, inode: folder.inode })
     }
@@ -218,13 +218,13 @@ impl OpenMount {
         self.folder().map(|folder| &folder.dir)
     }
 
-    /// Is it the same grant, at whatever place, and not merely the same folder?
+    /// Returns true for the same grant, at any mount point, and not merely the same folder.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.opened, &other.opened)
     }
 
-    /// May names be moved from here to there? They may within a grant, and between folders in which only guests make files:
-    /// nobody but them is surprised by what comes.
+    /// Returns true if names may be moved from here to there. They may within a grant, and between folders in which only
+    /// guests make files: no host program is affected.
     pub(super) fn moves_to(&self, other: &Self) -> bool {
         self.is(other) || (self.opened.is_own && other.opened.is_own)
     }
@@ -233,12 +233,12 @@ impl OpenMount {
         self.opened.access == Access::ReadWrite
     }
 
-    /// Opens what is thought to be a regular file below the folder, over several names, none of them a link. What the host
-    /// has put there is held and looked at before it is opened: to open a FIFO would wake who waits for it.
+    /// Opens what is thought to be a regular file below the folder, over several names, none of them a link. The host's files
+    /// are pinned and checked before they are opened: to open a FIFO would wake its other end.
     ///
     /// # Errors
-    /// What the host says; it may be unable, and then the names are to be walked one by one. `NotPermitted` for what was
-    /// seen to be no regular file.
+    /// Error of the host, which may not support this; then the names are to be walked one by one. `NotPermitted` for anything
+    /// but a regular file.
     pub(super) fn open_below(&self, names: &str, access: (bool, bool)) -> Result<OwnedFd, FileError> {
         let dir = self.dir()?;
         if self.opened.is_own {
@@ -272,13 +272,14 @@ fn mount_point(guest: &str) -> Option<String> {
     Some(point)
 }
 
-/// Does an opened file belong to the host's kernel rather than to the granted folder? Only a file on another device can.
+/// Returns true if an opened file belongs to the host's kernel rather than to the granted folder. Only a file on another
+/// device can.
 pub(super) fn is_foreign(mount: &OpenMount, stat: &Stat, file: impl AsFd) -> bool {
     Some(stat.device) != mount.device() && is_kernel_interface(file)
 }
 
-/// Is this a file system whose files are the kernel's own interfaces? Their "regular files" block, act on being read,
-/// or show another process's memory, so none is ever opened, wherever it is mounted.
+/// Returns true for a file system whose files are the kernel's own interfaces. Their "regular files" block, act on being
+/// read, or show another process's memory, so none is ever opened, wherever it is mounted.
 #[cfg(target_os = "linux")]
 fn is_kernel_interface(file: impl AsFd) -> bool {
     /// From `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, selinuxfs, cgroup, cgroup2, bpf, pstore,

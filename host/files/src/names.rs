@@ -9,7 +9,7 @@ use super::stat::{FileKind, Stat, timestamps};
 use super::tree::{self, Found, Place, Seek, Spot};
 use super::{Descriptor, Files};
 
-/// What the host's umask leaves of this becomes the mode of a new folder.
+/// Mode of a new folder, before the host's umask.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
 
 impl Files {
@@ -266,7 +266,7 @@ fn trimmed(path: &str) -> &str {
     if trimmed.is_empty() { path } else { trimmed }
 }
 
-/// Does a link target climb out of a mount from a folder so many names deep in it?
+/// Returns true if a link target climbs out of a mount from a folder `depth` names deep in it.
 fn climbs_out(target: &str, depth: usize) -> bool {
     let mut depth = depth;
     for name in target.split('/') {

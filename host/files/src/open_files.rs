@@ -1,8 +1,8 @@
-//! The files that the kernels of this process have open, of whatever session.
+//! Files that the kernels of this process have open, over all sessions.
 //!
-//! A file goes on taking room after its last name was removed, until the last descriptor of it closes. Until then the
-//! session that removed it pays for it, even when it is another session that has it open: a loop of write, remove, keep
-//! open would otherwise fill the disk at no charge. Descriptors of other processes are not known here.
+//! A file takes up space after its last name was removed, until its last descriptor closes. Until then it counts for the
+//! session that removed it, even if another session has it open: a loop of write, remove, keep open would otherwise fill the
+//! disk at no charge. Descriptors of other processes are not known here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,17 +17,17 @@ const TABLES: usize = 16;
 #[derive(Debug, Default)]
 struct Open {
     descriptors: u64,
-    /// Who removed its last name, and gets its bytes back with the last descriptor.
+    /// Quota of the session that removed the last name. It gets the bytes back with the last descriptor.
     payer: Option<Weak<Quota>>,
 }
 
 static OPEN: LazyLock<[Mutex<HashMap<FileId, Open>>; TABLES]> = LazyLock::new(Default::default);
 
-/// How often a last name was removed.
+/// Number of removals of last names.
 static REMOVALS: AtomicU64 = AtomicU64::new(0);
 
-/// How often kernels of this process have removed the last name of a file. A file that had a name after this was asked,
-/// and was [`opened`] before it is asked again with the same answer, was not removed unnoticed in between.
+/// Returns how often kernels of this process have removed the last name of a file. If a file had a name after this was
+/// called, and was [`opened`] before a later call with the same result, it was not removed unnoticed in between.
 pub(super) fn removals() -> u64 {
     REMOVALS.load(Ordering::SeqCst)
 }
@@ -37,14 +37,14 @@ fn table(id: FileId) -> MutexGuard<'static, HashMap<FileId, Open>> {
     OPEN[index].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A descriptor of the file was opened.
+/// Records that a descriptor of the file was opened.
 pub(super) fn opened(id: FileId) {
     let mut table = table(id);
     let open = table.entry(id).or_default();
     open.descriptors = open.descriptors.saturating_add(1);
 }
 
-/// A descriptor of the file is about to close. Who gets its bytes back now, if somebody does.
+/// Records that a descriptor of the file is about to close. Returns the quota that gets its bytes back now, if any.
 pub(super) fn closed(id: FileId) -> Option<Arc<Quota>> {
     let mut table = table(id);
     let open = table.get_mut(&id)?;
@@ -55,7 +55,8 @@ pub(super) fn closed(id: FileId) -> Option<Arc<Quota>> {
     table.remove(&id)?.payer?.upgrade()
 }
 
-/// The last name of the file was removed. Whether somebody has it open, so that `payer` pays until it closes.
+/// Records that the last name of the file was removed. Returns true if the file is open, so that `payer` pays until it
+/// closes.
 pub(super) fn removed(id: FileId, payer: &Weak<Quota>) -> bool {
     // Before the table is looked at, for those who come into it afterwards.
     REMOVALS.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a session may write, counted over all of its kernels.
+//! Quota of a session's writes, counted over all of its kernels.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -9,7 +9,7 @@ use super::error::FileError;
 use super::open_files;
 use super::stat::{FileKind, Stat};
 
-/// How much of the host's disk and tables a session may use.
+/// Limits of a session's use of the host's disk and tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileLimits {
     /// Bytes by which files may grow, all in all. Logical sizes: a hole counts like data.
@@ -26,10 +26,10 @@ impl Default for FileLimits {
     }
 }
 
-/// What many sessions may have on the disk together, besides what each may. A cheap handle.
+/// Disk space that many sessions share, on top of the quota of each. Cheap to clone.
 ///
-/// Whoever has it says from time to time what there is, of which sessions are only a part; what sessions write is added as it
-/// is written.
+/// The owner sets the bytes in use from time to time, of which those of sessions are only a part; sessions add what they
+/// write as they write it.
 #[derive(Debug, Clone)]
 pub struct DiskPool(Arc<Pool>);
 
@@ -40,27 +40,27 @@ struct Pool {
 }
 
 impl DiskPool {
-    /// So many bytes, of which none is used.
+    /// Creates a pool of `bytes_max` bytes, none of them in use.
     pub fn new(bytes_max: u64) -> DiskPool {
         DiskPool(Arc::new(Pool { bytes_max, bytes: AtomicU64::new(0) }))
     }
 
-    /// Bytes that there may be.
+    /// Capacity in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.0.bytes_max
     }
 
-    /// Bytes that there are.
+    /// Bytes in use.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Says how many there are.
+    /// Sets the bytes in use.
     pub fn set_bytes(&self, bytes: u64) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether so many more would be too many.
+    /// Returns true if `more` bytes would exceed the capacity.
     pub fn is_full(&self, more: u64) -> bool {
         self.bytes().saturating_add(more) > self.0.bytes_max
     }
@@ -71,15 +71,15 @@ impl DiskPool {
     }
 }
 
-/// The counters of one session, shared by its kernels.
+/// Counters of one session, shared by its kernels.
 ///
-/// Every change to a writable folder is made under this lock, so the sizes read around a change belong to it even when
-/// two kernels write the same file. Growth is counted and shrinking is given back; what was there before the session
-/// never counts, and removing it frees room, but never below zero. A file that was removed while a kernel of this
-/// process has it open counts until it is closed, for the session that removed it. Of a folder that sessions share, each
-/// session is charged for its own growth, so the folder grows by at most the sum of their quotas. What another process
-/// has open is not known: sessions of two processes that share a folder can hold removed files, each as large as the
-/// quota, in as many descriptors as they may have.
+/// Every change to a writable folder is made under this lock, so the sizes read around a change belong to it even when two
+/// kernels write the same file. Growth is counted and shrinking is given back; files from before the session never count, and
+/// removing them frees space, but never below zero. A file that was removed while a kernel of this process has it open counts
+/// until it is closed, for the session that removed it. Of a folder that sessions share, each session is charged for its own
+/// growth, so the folder grows by at most the sum of their quotas. Files that another process has open are not known:
+/// sessions of two processes that share a folder can hold removed files, each as large as the quota, in as many descriptors
+/// as they may have.
 #[derive(Debug)]
 pub struct Quota {
     limits: FileLimits,
@@ -92,7 +92,7 @@ impl Quota {
         Quota::with_usage(limits, (0, 0))
     }
 
-    /// Counters of a session that goes on: it has used so many bytes and names.
+    /// Creates the counters of a restored session, which has used this many bytes and names.
     pub fn with_usage(limits: FileLimits, usage: (u64, u64)) -> Arc<Self> {
         Quota::within(limits, usage, None)
     }
@@ -111,12 +111,12 @@ impl Quota {
         (ledger.bytes, ledger.files)
     }
 
-    /// What the session was given.
+    /// Limits of the session.
     pub fn limits(&self) -> FileLimits {
         self.limits
     }
 
-    /// A kernel that panicked while it held the lock leaves counters that are still right to within one change.
+    /// Locks the counters. If a kernel panicked while it held the lock, they are still right to within one change.
     pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What a descriptor stands for, and how it was opened.
+//! Open descriptors: their nodes, and how they were opened.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub type Descriptor = u32;
 /// get the numbers from 4 on.
 pub const ROOT: Descriptor = 3;
 
-/// How to open. Mirrors `open-flags` of the kernel world.
+/// Options of opening. Mirrors `open-flags` of the kernel world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OpenHow {
     /// Make the file if it is missing.
@@ -44,12 +44,12 @@ impl OpenHow {
         self.write || self.append
     }
 
-    /// Does opening so need the right to change the file?
+    /// Returns true if such an opening needs the right to change the file.
     pub(super) fn changes(self) -> bool {
         self.writes() || self.truncate
     }
 
-    /// What lasts after the opening.
+    /// Returns the options that still matter after the opening.
     pub(super) fn lasting(self) -> Self {
         Self { create: false, exclusive: false, truncate: false, ..self }
     }
@@ -62,13 +62,13 @@ pub struct OpenFile {
     pub descriptor: Descriptor,
     /// Absolute guest path.
     pub path: String,
-    /// How it was opened, without what only mattered then.
+    /// Options of its opening, without those that only mattered then.
     pub how: OpenHow,
     /// The path no longer names this file: it was removed, replaced or moved. It cannot be opened again.
     pub stale: bool,
 }
 
-/// What a descriptor stands for.
+/// Node that a descriptor refers to.
 #[derive(Debug)]
 pub(super) enum Node {
     File(Handle),
@@ -90,7 +90,7 @@ pub(super) struct Slot {
     /// In the tree's form; kept up to date when this kernel moves it.
     pub(super) path: String,
     pub(super) how: OpenHow,
-    /// Does it lie in a mount that may be changed?
+    /// Right to change it, as far as the opening determined it.
     pub(super) right: Right,
     pub(super) node: Node,
 }

@@ -1,4 +1,4 @@
-//! What is known about a file, and its times.
+//! Metadata and times of files.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use super::quota::FileId;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What a name stands for.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A device, a FIFO, a socket: seen in listings, never opened.
@@ -33,14 +33,14 @@ impl From<FileType> for FileKind {
     }
 }
 
-/// What is known about a file. Mirrors `file-stat` of the kernel world.
+/// Metadata of a file. Mirrors `file-stat` of the kernel world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// The host's device number; 0 for folders that exist only as ancestors of mount points.
     pub device: u64,
     /// The host's inode number.
     pub inode: u64,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Names that it has.
     pub links: u64,

@@ -17,7 +17,7 @@ mod races;
 mod random_paths;
 mod restore;
 
-/// What no read may ever return. It lies beside the mounts.
+/// Text that no read may ever return. It lies beside the mounts.
 const SECRET: &str = "the secret";
 
 /// `granted/` is mounted at `/workspace` for writing and `library/` at `/usr/lib/words` for reading. `secret.txt`

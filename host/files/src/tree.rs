@@ -47,7 +47,7 @@ pub(super) fn push_names(to: &mut String, path: &str) {
     }
 }
 
-/// What the root of every machine has. Here it is there for nobody, and programs are told so.
+/// Usual folders in the root of a machine. A path there that no mount holds is refused; elsewhere it is missing.
 const ROOT_FOLDERS: [&str; 20] = [
     "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin",
     "srv", "sys", "tmp", "usr", "var",
@@ -62,7 +62,7 @@ pub(super) fn below<'p>(path: &'p str, folder: &str) -> Option<&'p str> {
     path.strip_prefix(folder).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Where a path leads. Its last name need not exist.
+/// Target of a path. Its last name need not exist.
 #[derive(Debug)]
 pub(super) enum Place {
     /// A folder that exists only because a mount point lies below it.
@@ -71,7 +71,7 @@ pub(super) enum Place {
     Mounted(Spot),
 }
 
-/// What a path is resolved for.
+/// Purpose of resolving a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seek {
     /// To make, remove or read the name itself; what it names is not looked at.
@@ -84,7 +84,7 @@ pub(super) enum Seek {
     Write,
 }
 
-/// May what was reached be changed?
+/// Right to change the target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Right {
     Write,
@@ -99,7 +99,7 @@ impl Right {
     }
 }
 
-/// What stands at the end of a walk.
+/// Object at the end of a walk.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Not looked at.
@@ -120,19 +120,19 @@ enum At {
     Folder(Arc<Dir>),
 }
 
-/// A place in a mount.
+/// Position in a mount.
 #[derive(Debug)]
 pub(super) struct Spot {
-    /// Whose root was entered last.
+    /// Mount whose root was entered last.
     pub(super) mount: OpenMount,
     pub(super) right: Right,
     /// Whole guest path, in the tree's form.
     pub(super) path: String,
-    /// The path ended in `/`, `.` or `..`: only a folder will do.
+    /// True if the path ended in `/`, `.` or `..`: only a folder will do.
     pub(super) folder: bool,
-    /// The path ended in `.` or `..`: that is no name to make, move or remove.
+    /// True if the path ended in `.` or `..`: that is no name to make, move or remove.
     pub(super) dots: bool,
-    /// It is a mount point, or holds one: it can be neither moved nor removed.
+    /// True if it is a mount point, or holds one: it can be neither moved nor removed.
     pub(super) pinned: bool,
     pub(super) mount_point: bool,
     pub(super) found: Found,
@@ -217,28 +217,28 @@ impl Spot {
 #[derive(Debug)]
 pub(super) struct Tree {
     mounts: Vec<OpenMount>,
-    /// Is there a mount that may not be changed?
+    /// True if a mount may not be changed.
     guarded: bool,
 }
 
 /// A path without links, `..` and mount points, as far as names tell.
 pub(super) struct Straight<'t> {
     pub(super) mount: &'t OpenMount,
-    /// Of what lies in folders that were not looked at.
+    /// Right to change what lies in folders that were not looked at.
     right: Right,
     /// Whole guest path, in the tree's form.
     pub(super) at: String,
-    /// Where the names below the mount's folder begin in it.
+    /// Offset in `at` of the names below the mount's folder.
     from: usize,
 }
 
 impl Straight<'_> {
-    /// The names below the mount's folder.
+    /// Names below the mount's folder.
     pub(super) fn names(&self) -> &str {
         self.at.get(self.from..).unwrap_or_default()
     }
 
-    /// May a regular file there be changed? One that lies in the mount's own folder is reached through no other.
+    /// Right to change a regular file there. A file in the mount's own folder is reached through no other folder.
     pub(super) fn file_right(&self) -> Right {
         if self.names().contains('/') { self.right } else { Right::of(self.mount.is_writable()) }
     }
@@ -262,7 +262,7 @@ struct Reached {
     writable: bool,
 }
 
-/// What is asked of a walk.
+/// Options of a walk.
 #[derive(Clone, Copy)]
 struct Ask {
     seek: Seek,
@@ -272,7 +272,7 @@ struct Ask {
 }
 
 impl Tree {
-    /// Of two mounts at the same point the later one wins.
+    /// Creates the tree. Of two mounts at the same point the later one wins.
     pub(super) fn new(mounts: Vec<OpenMount>) -> Self {
         let mut kept: Vec<OpenMount> = Vec::with_capacity(mounts.len());
         for mount in mounts {
@@ -401,8 +401,8 @@ impl Tree {
         if mount.is(other) { below(inner, outer) } else { below(path, folder) }
     }
 
-    /// Is the innermost mount that holds this path one that may not be changed? By name alone, so only to choose
-    /// between two errors.
+    /// Returns true if the innermost mount that holds this path may not be changed. It goes by name alone, so use it only to
+    /// choose between two errors.
     pub(super) fn is_read_only_by_name(&self, base: &str, path: &str) -> bool {
         let mut at = if path.starts_with('/') { String::new() } else { base.to_owned() };
         push_names(&mut at, path);
@@ -415,14 +415,14 @@ impl Tree {
         depth(path).saturating_sub(point).saturating_sub(1)
     }
 
-    /// Is this an absolute path without `..` that no mount holds, whatever links there are?
+    /// Returns true for an absolute path without `..` that no mount holds, whatever links there are.
     pub(super) fn is_nowhere(&self, path: &str) -> bool {
         let mut plain = String::with_capacity(path.len());
         push_names(&mut plain, path);
         path.starts_with('/') && names(path).all(|name| name != "..") && self.mount_of(&plain).is_none()
     }
 
-    /// Is this a path that no machine has, so that nobody refuses it? A name in the root may not be made all the same.
+    /// Returns true for a path that no machine has: it is missing, not refused. False for a new name in the root.
     fn is_absent(&self, path: &str, seek: Seek) -> bool {
         let mut names = names(path);
         let is_usual = names.next().is_none_or(|first| ROOT_FOLDERS.contains(&first));
@@ -430,18 +430,18 @@ impl Tree {
         !is_usual && !is_made && self.is_nowhere(path)
     }
 
-    /// Does a mount point lie below `path`?
+    /// Returns true if a mount point lies below `path`.
     fn has_below(&self, path: &str) -> bool {
         self.mounts.iter().any(|mount| below(mount.point(), path).is_some_and(|rest| !rest.is_empty()))
     }
 
-    /// Is this the root of a mount, whatever its name?
+    /// Returns true for the root of a mount, whatever its name.
     pub(super) fn is_root(&self, stat: &Stat) -> bool {
         stat.kind == FileKind::Directory && self.mounts.iter().any(|mount| mount.id() == Some(stat.id()))
     }
 
-    /// What mount one is in, and whether it may be changed, in something found in an open folder. Entering the root of
-    /// another mount can only take the right to change away: whoever was granted more has it at the mount's own point.
+    /// Returns the mount of an object found in an open folder, and true if it may be changed. Entering the root of another
+    /// mount can only take the right to change away: a guest that was granted more has it at that mount's own point.
     fn enter(&self, from: &Reached, stat: &Stat) -> (OpenMount, bool) {
         let mut entered = (from.mount.clone(), from.writable);
         if stat.kind == FileKind::Directory {

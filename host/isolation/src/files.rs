@@ -9,11 +9,11 @@ use landlock::{
 
 use crate::{IsolationError, Needs};
 
-/// The newest interface whose features are used, where the kernel has them.
+/// Newest landlock interface whose features are used, if the kernel has them.
 const NEWEST: ABI = ABI::V6;
 
-/// What a program of the system reads: libraries that name lookups load, names, certificates, time zones, and what the kernel
-/// says of this process and of the machine.
+/// Files that every program of the system reads: libraries that name lookups load, names, certificates, time zones, and the
+/// kernel's information on this process and on the machine.
 const SYSTEM: [&str; 30] = [
     "/lib",
     "/lib64",
@@ -46,12 +46,12 @@ const SYSTEM: [&str; 30] = [
     "/sys/fs/cgroup",
     "/dev/urandom",
 ];
-/// What it also writes to.
+/// Device that such a program also writes to.
 const NOWHERE: &str = "/dev/null";
-/// What names other places of certificates.
+/// Environment variables with other paths of certificates.
 const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The newest interface up to [`NEWEST`] that the kernel has.
+/// Returns the newest interface version up to [`NEWEST`] that the kernel has.
 pub(crate) fn version() -> Option<u32> {
     let has = |abi: ABI| {
         let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

@@ -14,42 +14,41 @@ mod system_calls;
 
 use std::path::PathBuf;
 
-/// What a process needs. Whatever is not named here it cannot reach afterwards.
+/// Needs of a process. After confinement it cannot reach anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Files and folders that it reads, besides those that every program of the system may need. What is not there is
-    /// left out.
+    /// Files and folders that it reads, besides those that every program of the system may need. Missing ones are left out.
     pub read: Vec<PathBuf>,
     /// Folders in which it reads, writes, makes and removes.
     pub write: Vec<PathBuf>,
-    /// Whether it connects to other machines, or to servers of this one. What it listens at already it may serve in any case.
+    /// True if it connects to other machines, or to servers of this one. It may serve its existing listeners in any case.
     pub connects: bool,
-    /// Whether it makes sockets in folders that it may write in, for other processes to connect to.
+    /// True if it creates sockets in folders that it may write in, for other processes to connect to.
     pub local_sockets: bool,
 }
 
-/// What the kernel and the processor have.
+/// Isolation features of the kernel and the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
     /// The features of landlock, by the version of its interface: 1 bounds files, 4 TCP, 6 signals. `None` without it.
     /// Those later than 6 are of no use here.
     pub landlock: Option<u32>,
-    /// Whether system calls can be filtered.
+    /// True if system calls can be filtered.
     pub seccomp: bool,
-    /// Whether the processor has keys that protect memory, and the kernel uses them.
+    /// True if the processor has keys that protect memory, and the kernel uses them.
     pub protection_keys: bool,
 }
 
-/// What holds for this process.
+/// Isolation in force for this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InForce {
     /// The version of landlock's interface that bounds it, as in [`Available`].
     pub landlock: Option<u32>,
-    /// Whether its system calls are filtered.
+    /// True if its system calls are filtered.
     pub seccomp: bool,
 }
 
-/// Why a process is not confined.
+/// Reason for which a process is not confined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IsolationError {
@@ -61,12 +60,12 @@ pub enum IsolationError {
     Refused {
         /// The layer.
         layer: &'static str,
-        /// What was said.
+        /// Error message of the layer.
         reason: String,
     },
 }
 
-/// What this machine has.
+/// Returns the isolation features of this machine.
 pub fn available() -> Available {
     Available {
         landlock: files::version(),
@@ -75,7 +74,7 @@ pub fn available() -> Available {
     }
 }
 
-/// The kernel lists `ospke` where it has turned them on.
+/// Returns true if the kernel lists `ospke`, as it does if it has turned protection keys on.
 fn has_protection_keys() -> bool {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

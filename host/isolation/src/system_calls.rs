@@ -206,7 +206,7 @@ const ALLOWED_HERE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c_long] = &[];
 
-/// What a thread may ask of itself: its name, names of its memory, and not to gain privileges.
+/// Options of `prctl` that a thread may use on itself: its name, names of its memory, and not to gain privileges.
 const ALLOWED_PRCTL: [i32; 5] =
     [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_SET_NO_NEW_PRIVS, libc::PR_GET_NO_NEW_PRIVS];
 /// Requests of terminals that type what others then read.

@@ -1,4 +1,4 @@
-//! What a confined process may do, tried from inside: this program starts itself, confines itself, and tries.
+//! Tests of a confined process from inside: this program starts itself, confines itself, and tries what it may do.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -42,10 +42,10 @@ fn checked(check: fn()) -> Result<(), libtest_mimic::Failed> {
     Ok(())
 }
 
-/// What was tried, and how it went.
+/// Attempts and their results.
 type Tried = BTreeMap<String, String>;
 
-/// Has everything tried by a process with these needs.
+/// Runs all attempts in a process with these needs.
 fn tried(needs: &str) -> Tried {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["read", "write", "other"] {
@@ -184,7 +184,7 @@ fn local_sockets() {
     assert_eq!(done(&tried("local-sockets")), ["listen locally"]);
 }
 
-/// Without this the other tests could find denied what nobody could have done.
+/// Checks that an unconfined process can do all this: else the other tests would prove nothing.
 fn unconfined() {
     let tried = tried("unconfined");
     for (what, how) in &tried {

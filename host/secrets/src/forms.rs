@@ -1,8 +1,8 @@
-//! The forms in which a credential comes back: as it is, and as texts are written so that they survive other formats.
+//! Forms in which a credential comes back: as it is, and as texts are escaped for other formats.
 //!
-//! Whoever encodes is free in much: which characters are escaped, with large or small letters, how often. So a text is
-//! decoded while it is read, and searched as it would be read by whoever gets it; what was found is known by where it
-//! stands in the text as it came. Base64 and hexadecimal digits are searched for as they are, also where lines break them.
+//! Encoders differ in which characters they escape, in the case of digits, and in how often they escape. So a text is decoded
+//! while it is read, and searched in its decoded form; a match is reported by its range in the original text. Base64 and
+//! hexadecimal digits are searched for as they are, also across line breaks.
 
 use std::collections::VecDeque;
 
@@ -68,16 +68,16 @@ const ENTITY_BYTES_MAX: usize = 12;
 /// Finds credentials in texts.
 #[derive(Debug)]
 pub(super) struct Finder {
-    /// What is searched for in a text as it is.
+    /// Searcher for credentials and their base64 and hexadecimal forms in text as it is.
     forms: AhoCorasick,
-    /// The credentials alone, for what is decoded.
+    /// Searcher for credentials alone, in decoded text.
     plain: NFA,
-    /// Base64 and hexadecimal digits, for what has line breaks taken out.
+    /// Searcher for base64 and hexadecimal forms, in text without its line breaks.
     packed: Option<NFA>,
 }
 
 impl Finder {
-    /// One for these credentials.
+    /// Creates a finder of these credentials.
     ///
     /// # Errors
     /// There are too many to search for.
@@ -93,17 +93,17 @@ impl Finder {
         Ok(Finder { forms, plain: NFA::new(&plain)?, packed })
     }
 
-    /// Bytes that any form of a credential may take, where it is not said how it is encoded.
+    /// Bytes of the longest form of any credential, for a text in an unknown encoding.
     pub(super) fn longest(&self) -> usize {
         self.plain.max_pattern_len().saturating_mul(GROWTH)
     }
 
-    /// Whether there is any.
+    /// Returns true if the text contains a credential.
     pub(super) fn is_match(&self, text: &[u8]) -> bool {
         !self.find(text).is_empty()
     }
 
-    /// Where credentials stand in a text, in order, none over another.
+    /// Returns the ranges of credentials in a text, in order and without overlaps.
     pub(super) fn find(&self, text: &[u8]) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> =
             self.forms.find_iter(text).map(|place| (place.start(), place.end())).collect();
@@ -174,7 +174,7 @@ fn packed_forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// What base64 has of a value for sure, wherever the value begins in what was encoded.
+/// Returns the parts of a value's base64 that are certain, for each offset at which the value may begin in the encoded bytes.
 fn base64_forms(engine: &GeneralPurpose, value: &str) -> Vec<String> {
     let piece = |offset: usize| {
         let encoded = engine.encode([&vec![0; offset], value.as_bytes()].concat());
@@ -186,7 +186,7 @@ fn base64_forms(engine: &GeneralPurpose, value: &str) -> Vec<String> {
     (0..3).filter_map(piece).collect()
 }
 
-/// Searches what is decoded, and notes where it stands in the text as it came.
+/// Searches decoded text, and records the ranges of matches in the original text.
 fn search(values: &NFA, decoded: impl Iterator<Item = Byte>, found: &mut Vec<(usize, usize)>) {
     let Ok(mut state) = values.start_state(Anchored::No) else { return };
     let kept = values.max_pattern_len();
@@ -223,12 +223,12 @@ fn raw(text: &[u8]) -> impl Iterator<Item = Byte> {
     text.iter().enumerate().map(|(start, value)| Byte { value: *value, start, end: start.saturating_add(1) })
 }
 
-/// Decodes with the help of what comes next.
+/// Decoder that looks ahead.
 struct Decoder<I, F> {
     ahead: Ahead<I>,
-    /// What was decoded and not given out.
+    /// Decoded bytes that were not returned yet.
     ready: VecDeque<Byte>,
-    /// Takes what the text goes on with, and adds what it means, which may be nothing. Takes at least one byte.
+    /// Decodes the next part of the text and appends the result, which may be empty. Consumes at least one byte.
     decode: F,
 }
 
@@ -252,7 +252,7 @@ impl<I: Iterator<Item = Byte>> Ahead<I> {
         })
     }
 
-    /// Where the next bytes stand, which are passed over.
+    /// Skips the next `count` bytes and returns their range in the text.
     fn pass(&mut self, count: usize) -> Option<(usize, usize)> {
         let place = count.checked_sub(1)?;
         self.peek(place)?;
@@ -288,7 +288,7 @@ where
     Decoder { ahead: Ahead { from, held: VecDeque::new() }, ready: VecDeque::new(), decode }
 }
 
-/// Gives out what `count` bytes of the text mean.
+/// Replaces the next `count` bytes of the text by their decoded `meaning`.
 fn give<I: Iterator<Item = Byte>>(
     ahead: &mut Ahead<I>,
     ready: &mut VecDeque<Byte>,
@@ -300,7 +300,7 @@ fn give<I: Iterator<Item = Byte>>(
     Some(())
 }
 
-/// Gives out the next byte as it is.
+/// Passes the next byte on as it is.
 fn keep<I: Iterator<Item = Byte>>(ahead: &mut Ahead<I>, ready: &mut VecDeque<Byte>) -> Option<()> {
     ready.push_back(ahead.held.pop_front()?);
     Some(())

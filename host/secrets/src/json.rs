@@ -58,7 +58,7 @@ fn clean_value(finder: &Finder, value: &mut Value) -> bool {
     }
 }
 
-/// Whether a number is a credential, however it is written.
+/// Returns true if a number is a credential, in any notation.
 fn is_number_of(finder: &Finder, number: &serde_json::Number) -> bool {
     let whole = number.as_f64().filter(|number| number.fract() == 0.0).map(|number| format!("{number:.0}"));
     finder.is_match(number.to_string().as_bytes()) || whole.is_some_and(|whole| finder.is_match(whole.as_bytes()))

@@ -32,23 +32,23 @@ pub use json::hide_json;
 pub use source::SecretSource;
 pub use text::{clip, quote};
 
-/// What stands in the place of a credential.
+/// Replacement of a credential.
 const HIDDEN: &str = "***";
-/// Shorter ones are none: hiding them would spoil answers and keep nothing secret.
+/// Shortest credential in bytes: hiding shorter ones would spoil answers and keep nothing secret.
 const SECRET_BYTES_MIN: usize = 4;
 /// Shortest value of a command's environment that is taken for a credential, by its looks or by its name.
 const VARIABLE_BYTES_MIN: usize = 8;
 const NAMED_BYTES_MIN: usize = 6;
 /// Bytes of a file that holds a credential.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Credentials that are known at the same time; the oldest make room.
+/// Credentials known at the same time; a further one evicts the oldest.
 const SECRETS_MAX: usize = 1_024;
-/// Of the name of a variable, what says that it holds a credential.
+/// Parts of a variable's name that mark its value as a credential.
 const NAMES: [&str; 13] =
     ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE", "SIGN", "PRIVATE", "DSN", "BEARER", "WEBHOOK"];
 
 static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
-/// Variables that were warned of.
+/// Variables that a warning was logged for.
 static WARNED: LazyLock<Mutex<BTreeSet<String>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ pub fn learn(value: &str) {
     }
 }
 
-/// What became of something that a configuration names as a credential.
+/// Result of reading a credential that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// It is known, and taken out of all that cells are told.
@@ -143,13 +143,13 @@ pub fn learn_variable(name: &str, value: &str, is_inherited: bool) {
     }
 }
 
-/// What a configuration says of variables that would be credentials and are too short to be hidden.
+/// Returns true for a variable that is a credential by its name, and too short to be hidden. For checks of configurations.
 pub fn is_too_short(name: &str, value: &str) -> bool {
     let (name, value) = (name.to_uppercase(), value.trim());
     NAMES.iter().any(|word| name.contains(word)) && !value.is_empty() && value.len() < NAMED_BYTES_MIN
 }
 
-/// Whether a text is a URL with a password, or as random as keys are.
+/// Returns true if a text is a URL with a password, or as random as keys are.
 fn looks_secret(value: &str) -> bool {
     let has_password = value.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
     let is_key = value.len() >= 20
@@ -168,12 +168,12 @@ pub fn longest() -> usize {
     finder().map_or(0, |finder| finder.longest())
 }
 
-/// Whether any credential is in these bytes.
+/// Returns true if these bytes contain any credential.
 pub fn is_found_in(bytes: &[u8]) -> bool {
     finder().is_some_and(|finder| !finder.find(bytes).is_empty())
 }
 
-/// `text` without credentials. To be done before anything of it is cut off. For logs of embedders as well.
+/// Returns `text` without credentials. Call it before cutting anything off. Embedders may use it for their logs as well.
 pub fn hide(text: &str) -> Cow<'_, str> {
     match finder().and_then(|finder| replaced(&finder, text.as_bytes())) {
         None => Cow::Borrowed(text),
@@ -181,7 +181,7 @@ pub fn hide(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `text` without credentials, as it is where there are none.
+/// Returns `text` without credentials, unchanged if it has none.
 pub fn hide_text(text: String) -> String {
     match hide(&text) {
         Cow::Borrowed(_) => text,

@@ -1,8 +1,8 @@
-//! Places of credentials.
+//! Locations of credentials.
 
 use std::{fmt, path::PathBuf};
 
-/// Where a credential stands.
+/// Location of a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// A variable of Cellar's own environment.

@@ -103,7 +103,7 @@ fn encode(form: usize, text: &str, choices: &[u8]) -> String {
 }
 const FORMS: usize = 22;
 
-/// What was between the angle brackets, after cleaning.
+/// Returns the text between the angle brackets, after cleaning.
 fn inside(text: &str) -> &str {
     text.split_once("<<<").and_then(|(_, rest)| rest.rsplit_once(">>>")).map_or("", |(inside, _)| inside)
 }

@@ -40,12 +40,12 @@ pub const HELP: &str = "help-start";
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Descriptors that come with an order: leash, standard input, output and error.
 const DESCRIPTORS: usize = 4;
-/// What variables that an order adds begin with.
+/// Prefix of the variables that an order adds.
 const VARIABLE_PREFIX: &str = "CELLAR_";
-/// Orders that wait to be looked at.
+/// Orders that wait to be executed.
 const ORDERS_WAITING_MAX: usize = 64;
 
-/// What the helper says on a leash: a letter, and a number.
+/// Messages of the helper on a leash: a letter, and a number.
 const STARTED: u8 = b's';
 const REFUSED: u8 = b'r';
 const FAILED: u8 = b'f';
@@ -55,7 +55,7 @@ const WORD_BYTES: usize = 5;
 
 static HELPER: OnceLock<Helper> = OnceLock::new();
 
-/// One that starts processes for this one.
+/// Helper process, which starts processes for this one.
 #[derive(Debug)]
 pub(crate) struct Helper {
     control: Mutex<UnixStream>,
@@ -68,11 +68,11 @@ struct Order {
     variables: Vec<(String, String)>,
 }
 
-/// A process that the helper runs.
+/// Process that the helper runs.
 #[derive(Debug)]
 pub(crate) struct Leash {
     stream: tokio::net::UnixStream,
-    /// What was read of the next word.
+    /// Bytes of the next message that were read so far.
     word: Vec<u8>,
 }
 
@@ -106,8 +106,9 @@ fn length(message: &[u8]) -> io::Result<[u8; 4]> {
     Ok(length.ok_or_else(|| io::Error::other("too long"))?.to_le_bytes())
 }
 
-/// What an error of a connection to the helper means. One that ends between an order and its answer is noticed by whichever of
-/// the two comes first: descriptors that nobody takes, an order that nobody reads, or an answer that does not come.
+/// Converts an error of the connection to the helper to one that says that the helper is gone. If a helper ends between an
+/// order and its answer, the first of these shows it: descriptors that are not received, an order that is not read, or an
+/// answer that does not come.
 fn gone(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), "the helper that starts processes is gone")
 }
@@ -207,10 +208,10 @@ impl Leash {
     }
 }
 
-/// What a helper does: starts what it is asked to, until whoever asks is gone. The control is its standard input.
+/// Runs the helper: starts processes on request until the requesting process is gone. The control is its standard input.
 ///
 /// # Errors
-/// The control fails before anything was asked, or the system gives no runtime.
+/// The control fails before any request, or the system gives no runtime.
 pub fn help() -> io::Result<()> {
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut bytes = [0; 4];
@@ -266,7 +267,7 @@ fn receive(control: &UnixStream) -> Option<[OwnedFd; DESCRIPTORS]> {
     }
 }
 
-/// Does what one order says, to the end of its process.
+/// Executes one order, to the end of its process.
 async fn follow(recipes: &[Recipe], descriptors: [OwnedFd; DESCRIPTORS]) -> io::Result<()> {
     let [leash, stdin, stdout, stderr] = descriptors;
     let leash = UnixStream::from(leash);
@@ -307,7 +308,7 @@ async fn follow(recipes: &[Recipe], descriptors: [OwnedFd; DESCRIPTORS]) -> io::
     say(&mut leash, letter, ended.status.into_raw()).await
 }
 
-/// Whether the helper was told that this may be run.
+/// Returns true if the recipes allow this order.
 fn may_run(recipes: &[Recipe], order: &Order) -> bool {
     recipes.contains(&order.recipe)
         && (order.recipe.is_open || order.arguments.is_empty())
@@ -338,7 +339,7 @@ mod tests {
         }
     }
 
-    /// What is said of a start when the helper takes its descriptors and does this with the leash.
+    /// Returns the error of a start when the helper takes its descriptors and does this with the leash.
     async fn said(end: impl FnOnce(UnixStream) + Send + 'static) -> String {
         let (mine, theirs) = UnixStream::pair().expect("a pair");
         let ending = std::thread::spawn(move || {

@@ -6,25 +6,25 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_de
 
 use crate::process::{Input, Process, Recipe, start};
 
-/// What jobs are told of this program's environment: where fonts are.
+/// Environment variables of this program that jobs get: they tell where fonts are.
 const ENVIRONMENT: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "FONTCONFIG_FILE", "FONTCONFIG_PATH"];
 
 /// The program, and its arguments before the name of a job.
 static PROGRAM: OnceLock<(PathBuf, Vec<OsString>)> = OnceLock::new();
 
-/// Has work done in processes from now on: this program with these arguments, then the name of the job. The first call
-/// counts.
+/// Offers a program for jobs, which run in processes from now on: this program with these arguments, then the name of the
+/// job. Only the first call counts.
 pub fn offer(program: PathBuf, arguments: Vec<OsString>) {
     // A second one changes nothing, as is said.
     let _ = PROGRAM.set((program, arguments));
 }
 
-/// What was offered.
+/// Returns the offered program and its arguments.
 pub(crate) fn program() -> Option<&'static (PathBuf, Vec<OsString>)> {
     PROGRAM.get()
 }
 
-/// How jobs are run; `None` when no program was offered.
+/// Returns the recipe of jobs; `None` when no program was offered, or one whose path or arguments are not UTF-8.
 pub fn job_recipe() -> Option<Recipe> {
     let (program, arguments) = PROGRAM.get()?;
     let argv = std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
@@ -39,8 +39,8 @@ pub fn job_recipe() -> Option<Recipe> {
     })
 }
 
-/// Starts a job, which is given so many seconds of processor time, and no more of the environment than where fonts are.
-/// `None` when no program was offered, or the system refuses, which is logged. Dropping the process kills it.
+/// Starts a job with `seconds` of processor time, and with no more of the environment than where fonts are. `None` when no
+/// program was offered, or when the system refuses, which is logged. Dropping the process kills it.
 ///
 /// # Cancel safety
 /// Dropping the future leaves no process.
@@ -51,11 +51,11 @@ pub async fn start_job(job: &str, seconds: u64, request: Option<String>, input: 
     started.inspect_err(|error| tracing::warn!(%error, "no process to work in")).ok()
 }
 
-/// Bounds this process, which does a job: so many seconds of processor time, so many bytes of memory that it may write to,
-/// no file, and no life without its parent.
+/// Limits this process, which does a job, to `seconds` of processor time, to `memory_bytes` that it may write to, to no file,
+/// and to the life of its parent.
 ///
 /// # Errors
-/// A bound cannot be set.
+/// A limit cannot be set.
 pub fn bound(seconds: u64, memory_bytes: u64) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for (resource, bound) in

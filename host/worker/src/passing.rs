@@ -20,11 +20,11 @@ use rustix::{
 /// Bytes of a word.
 const WORD_BYTES: usize = 9;
 
-/// Says a word, with a descriptor if there is one. It never waits: where the other side does not listen, and so much is
-/// unheard that there is room for no more, that is a failure.
+/// Sends a message, with a descriptor if there is one. Never waits: if the other side does not read and its buffer is full,
+/// that is an error.
 ///
 /// # Errors
-/// The other side is gone, or does not listen.
+/// The other side is gone, or does not read.
 pub fn pass(socket: &UnixStream, letter: u8, number: u64, descriptor: Option<OwnedFd>) -> io::Result<()> {
     let borrowed: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

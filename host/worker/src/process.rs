@@ -17,31 +17,31 @@ use tokio::{
 
 use crate::helper::{self, Leash};
 
-/// How often it is looked how much memory a process holds.
+/// Interval between measurements of a process's memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(100);
-/// How many of these looks lie between those at what it has started.
+/// Interval, in such measurements, between those of the processes it has started.
 const LOOKS_AT_OTHERS: u64 = 10;
 
-/// How a program is run.
+/// Recipe for starting a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     /// The program and its arguments. A program with a `/` in it is relative to `folder`; others are looked for on `PATH`.
     pub argv: Vec<String>,
-    /// Where it runs; where this program does unless given.
+    /// Working directory; that of this program when absent.
     pub folder: Option<PathBuf>,
     /// The variables that it gets.
     pub environment: Vec<(String, String)>,
     /// Names of variables that it gets of this program's own environment, where they are there.
     pub inherit: Vec<String>,
-    /// Whether further arguments may be given.
+    /// True if further arguments may be given.
     pub is_open: bool,
-    /// Whether what it writes on standard error is dropped; else it is a pipe.
+    /// True if its standard error is discarded; else it is a pipe.
     pub is_quiet: bool,
     /// Bytes of memory that it may hold of its own, with what it starts in its process group. With more it is killed.
     pub memory_bytes: Option<u64>,
 }
 
-/// What a process reads.
+/// Standard input of a process.
 #[derive(Debug)]
 pub enum Input {
     /// A pipe.
@@ -53,21 +53,21 @@ pub enum Input {
 /// A process that runs, with its ends of the pipes. Dropping it kills its process group.
 #[derive(Debug)]
 pub struct Process {
-    /// What it reads, unless that is a file.
+    /// Standard input, unless that is a file.
     pub stdin: Option<ChildStdin>,
-    /// What it writes.
+    /// Standard output.
     pub stdout: Option<ChildStdout>,
-    /// What it complains of, unless that is dropped.
+    /// Standard error, unless that is discarded.
     pub stderr: Option<ChildStderr>,
     running: Running,
     ended: Option<Ended>,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// Whether it was killed because it held more memory than it may.
+    /// True if it was killed because it held more memory than it may.
     pub(crate) is_beyond: bool,
 }
 
@@ -148,12 +148,12 @@ impl Process {
         Ok(self.ended.insert(ended).status)
     }
 
-    /// Whether it was killed because it held more memory than it may.
+    /// Returns true if it was killed because it held more memory than it may.
     pub fn held_too_much(&self) -> bool {
         self.ended.is_some_and(|ended| ended.is_beyond)
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = match &mut self.running {

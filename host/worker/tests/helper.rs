@@ -1,4 +1,4 @@
-//! What the helper starts, and what it does not. This program is its own helper.
+//! Tests of what the helper starts and refuses. This program is its own helper.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -127,7 +127,7 @@ async fn missing() {
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
-/// Whether a process of this number is there and no zombie.
+/// Returns true if a process of this number exists and is no zombie.
 fn lives(pid: &str) -> bool {
     let Ok(mut file) = std::fs::File::open(Path::new("/proc").join(pid).join("stat")) else { return false };
     let mut stat = String::new();

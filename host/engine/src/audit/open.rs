@@ -1,4 +1,4 @@
-//! The calls of a kernel that have not ended, as the audit log and the host's trace will tell of them.
+//! Open calls of a kernel, for their entries in the audit log and the host's trace.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use tracing::Span;
 use super::{AuditKind, Auditor, CallEntry, NAME_BYTES_MAX, bare_url, call_outcome};
 use crate::contract::bridge::{Call, CallError, CallErrorKind, CallResult};
 
-/// How a call began.
+/// Description of a call, as it began.
 #[derive(Debug)]
 pub(crate) struct CalledAs {
     bridge: Bridge,
@@ -63,9 +63,9 @@ impl CalledAs {
 /// are open when this is dropped are logged as cancelled.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
-    /// Absent where nothing is audited.
+    /// Auditor of the session; absent if nothing is audited.
     auditor: Option<Arc<Auditor>>,
-    /// As many as a kernel may have begun.
+    /// Open calls, no more than a kernel may have begun.
     open: HashMap<u64, CalledAs>,
 }
 
@@ -74,12 +74,12 @@ impl OpenCalls {
         OpenCalls { auditor, open: HashMap::new() }
     }
 
-    /// Whether anybody wants to know.
+    /// Returns true if calls go to an audit log or to the host's trace.
     pub(crate) fn is_on(&self) -> bool {
         self.auditor.is_some() || tracing::enabled!(tracing::Level::INFO)
     }
 
-    /// Why nothing may be called now, if that is so.
+    /// Returns the error of every call while the audit log cannot be written; `None` otherwise.
     pub(crate) fn refusal(&self) -> Option<CallError> {
         let is_failing = self.auditor.as_ref().is_some_and(|auditor| auditor.is_failing());
         is_failing.then(|| lost("the audit log cannot be written, and nothing may be called before it can"))
@@ -92,7 +92,7 @@ impl OpenCalls {
         span
     }
 
-    /// Tells of a call that has ended, once. What cannot be logged fails.
+    /// Logs a call that has ended, once. A call that cannot be logged fails.
     pub(crate) async fn ended(&mut self, call: u64, duration: Duration, result: &mut CallResult) {
         let Some(called) = self.open.remove(&call) else { return };
         let (outcome, response_bytes) = call_outcome(result);
@@ -104,7 +104,7 @@ impl OpenCalls {
         }
     }
 
-    /// Tells of a call that was cancelled, where nothing can wait for that to be logged.
+    /// Logs a call that was cancelled, where nothing can wait for the log.
     pub(crate) fn cancelled(&mut self, call: u64, duration: Duration) {
         let Some(called) = self.open.remove(&call) else { return };
         let result = Err(CallError::new(CallErrorKind::Cancelled, ""));

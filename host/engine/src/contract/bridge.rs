@@ -1,4 +1,4 @@
-//! What a cell may reach beyond its folders, as data: tools, models, agents, input, hosts.
+//! Calls that leave a cell, as data: tools, models, agents, input, hosts.
 //!
 //! The engine carries calls; whoever embeds it answers them, through [`Bridges`](crate::Bridges). The engine knows no
 //! HTTP, starts no process and holds no credential.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cellar_core::{audit::BridgeGrants, tool::ToolSpec};
 
-/// What the name of a fetch begins with where tools and fetches are in one list: `connectors.<connector>.<fetch>`.
+/// Prefix of the name of a fetch where tools and fetches are in one list: `connectors.<connector>.<fetch>`.
 pub(crate) const CONNECTORS: &str = "connectors.";
 
 /// A connector as cells see it: a source of data that the host holds.
@@ -19,9 +19,9 @@ pub(crate) const CONNECTORS: &str = "connectors.";
 pub struct ConnectorSpec {
     /// The name that cells have it by: a Python and JavaScript identifier.
     pub name: String,
-    /// What it is, for people and models.
+    /// Description of the source, for people and models.
     pub description: String,
-    /// What can be fetched.
+    /// Fetches that the connector offers.
     pub fetches: Vec<FetchSpec>,
 }
 
@@ -30,7 +30,7 @@ pub struct ConnectorSpec {
 pub struct FetchSpec {
     /// The `fetch` in `connector.fetch(…)` and `connector["fetch"](…)`.
     pub name: String,
-    /// What it gives, for people and models.
+    /// Description of the rows, for people and models.
     pub description: String,
     /// JSON Schema of its parameters, an object. The order of the properties is that of arguments without names.
     pub schema: String,
@@ -38,7 +38,7 @@ pub struct FetchSpec {
     pub columns: Vec<(String, String)>,
 }
 
-/// What the name of a primitive begins with where tools and primitives are in one list, and in `runtime.<pack>.<name>`.
+/// Prefix of the name of a primitive where tools and primitives are in one list, and in `runtime.<pack>.<name>`.
 pub(crate) const RUNTIME: &str = "runtime.";
 
 /// A pack of primitives as cells see it.
@@ -48,9 +48,9 @@ pub struct PackSpec {
     pub name: String,
     /// Its version, for people.
     pub version: Option<String>,
-    /// What it is for, for people and models.
+    /// Description of the purpose, for people and models.
     pub description: String,
-    /// What is in it.
+    /// Primitives in the pack.
     pub primitives: Vec<PrimitiveSpec>,
 }
 
@@ -59,7 +59,7 @@ pub struct PackSpec {
 pub struct PrimitiveSpec {
     /// The `primitive` in `runtime.<pack>.<primitive>(…)`. It may have dots.
     pub name: String,
-    /// What it does, for people and models.
+    /// Description of the effect, for people and models.
     pub description: String,
     /// JSON Schema of its arguments. The order of the properties is that of arguments without names.
     pub schema: Option<String>,
@@ -90,7 +90,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Which door it goes through.
+    /// Returns the bridge that the call goes through.
     pub fn bridge(&self) -> Bridge {
         match self {
             Call::Tool { .. } => Bridge::Tool,
@@ -103,7 +103,7 @@ impl Call {
         }
     }
 
-    /// What is called: the tool, the primitive, the tier, the agent type, the URL, the fetch.
+    /// Returns the name of the callee: the tool, the primitive, the tier, the agent type, the URL, the fetch; empty for input.
     pub fn name(&self) -> &str {
         match self {
             Call::Tool { name, .. } | Call::Primitive { name, .. } | Call::Fetch { name, .. } => name,
@@ -135,27 +135,27 @@ pub struct HttpCall {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
-    /// How long the answer may take, where that is less than the host allows.
+    /// Timeout of the response, where that is less than the host allows.
     pub timeout: Option<Duration>,
 }
 
-/// What a call returns.
+/// Response to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
     /// A JSON text: from tools and primitives, and from models and agents that were given a schema.
     Json(String),
     /// Text: from models, agents and input.
     Text(String),
-    /// From a granted host.
+    /// Response of a granted host.
     Http(HttpResponse),
-    /// From a connector.
+    /// Rows from a connector.
     Table(Box<FetchedTable>),
 }
 
 /// The rows of a fetch, on their way to a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchedTable {
-    /// What is said of the fetch.
+    /// Description of the fetch.
     pub fetch: Fetch,
     /// The columns, as a guest takes them.
     pub columns: Columns,
@@ -185,13 +185,13 @@ pub struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// Why a call failed. The message reaches the cell as an exception: no credential and no host path belongs in it.
+/// Error of a call. The message reaches the cell as an exception: no credential and no host path belongs in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct CallError {
     /// The class of failure.
     pub kind: CallErrorKind,
-    /// What was tried, what was found, what to do.
+    /// Message that says what was tried, what was found, what to do.
     pub message: String,
 }
 
@@ -234,7 +234,7 @@ impl CallErrorKind {
     }
 }
 
-/// How a call ended.
+/// Result of a call.
 pub(crate) type CallResult = Result<Response, CallError>;
 
 /// The answer to a call, to be polled on the engine's runtime.

@@ -1,33 +1,32 @@
-//! What an embedder decides before it opens a host.
+//! Configuration that an embedder chooses before it opens a host.
 
 use std::{path::PathBuf, time::Duration};
 
-/// Where the workspace appears to guests; their working directory and home.
+/// Path of the workspace in guests; their working directory and home.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Where the session's temporary files go.
+/// Path of the session's temporary files in guests.
 pub const TEMPORARY: &str = "/tmp";
 
-/// Where the workspace appears as well unless a session says otherwise, because programs that were written for other sandboxes
-/// look for their files there.
+/// Further paths of the workspace in guests, unless a session says otherwise: programs that were written for other sandboxes look for
+/// their files there.
 pub const ALIASES: [&str; 3] = ["/mnt/data", "/home/user", "/content"];
 
-/// Where granted folders with packages appear: `/packages/1`, `/packages/2` and so on.
+/// Path in guests of the granted folders with packages: `/packages/1`, `/packages/2` and so on.
 pub const PACKAGES: &str = "/packages";
 
-/// What kernels do while nothing asks anything of them.
+/// Policy for kernels that are idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rests {
-    /// How long nothing must have happened before a checkpoint is taken: the state that a session goes back to when its
-    /// kernel must be killed. Checkpoints are also taken before cells that follow at once, for 2 % of a kernel's
-    /// time, while those of all kernels take no more than a tenth of the processors, or this one's a tenth of what its cells
-    /// compute. `None` is never: a killed kernel's state is lost.
+    /// Idle time after which a checkpoint is taken: the state that a session goes back to when its kernel must be killed. Checkpoints are
+    /// also taken before cells that follow at once, for 2 % of a kernel's time, while those of all kernels take no more than a tenth of
+    /// the processors, or this one's a tenth of what its cells compute. `None` is never: a killed kernel's state is lost.
     pub checkpoint_after: Option<Duration>,
-    /// Processor time that checkpoints before cells may take beforehand, and what is saved up for them at most; for all kernels
-    /// together, so much of each processor.
+    /// Processor time that checkpoints before cells may take from the start, and the most that is saved up for them: for each kernel,
+    /// and for all kernels together so much for each processor.
     pub checkpoint_credit: Duration,
-    /// How long nothing must have happened before a kernel is put to sleep: its memory is compressed and given back,
-    /// and its next cell, timer or answer wakes it in about a millisecond. `None` is never.
+    /// Idle time after which a kernel is put to sleep: its memory is compressed and given back, and its next cell, timer or answer wakes
+    /// it in about a millisecond. `None` is never.
     pub hibernate_after: Option<Duration>,
     /// Kernels that may be awake at once. Past that, and when there is no room for another one, the kernel that has been
     /// idle for longest is put to sleep.
@@ -45,8 +44,8 @@ impl Default for Rests {
     }
 }
 
-/// How the code of guests is made to give way to others, and is stopped in the end. Guests are compiled for it: baking must be
-/// told the same.
+/// Mechanism by which the code of guests gives way to others, and is stopped in the end. Guests are compiled for it, so they must be baked
+/// with the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stops {
     /// The code compares a clock at the head of every loop and where functions begin. Nothing that a guest does can keep it
@@ -60,7 +59,7 @@ pub enum Stops {
 }
 
 impl Stops {
-    /// That with a name.
+    /// Returns the mechanism with this name.
     pub fn from_name(name: &str) -> Option<Stops> {
         [Stops::Epochs, Stops::Safepoints].into_iter().find(|stops| stops.name() == name)
     }
@@ -74,9 +73,9 @@ impl Stops {
     }
 }
 
-/// What every fresh kernel of a language begins with: after a reset and after the loss of a kernel as well. It is no
-/// cell of the user's: it has no number, no result, and what it prints and displays is dropped. A seed that fails
-/// fails the cell that needed the kernel, and says so; the next cell tries again.
+/// State that every fresh kernel of a language begins with: after a reset and after the loss of a kernel as well. It is no cell of the
+/// user's: it has no number, no result, and what it prints and displays is dropped. A seed that fails fails the cell that needed the
+/// kernel, and says so; the next cell tries again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seed {
     /// Names and their values, each a JSON text. A name must be one that the language can assign to.
@@ -85,7 +84,7 @@ pub struct Seed {
     pub source: String,
 }
 
-/// How long the kernels of a session live.
+/// Lifetime of the kernels of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelMode {
     /// One kernel a language, as long as the session: cells share their names.
@@ -95,7 +94,7 @@ pub enum KernelMode {
     PerCall,
 }
 
-/// Where a host finds its guests, and how much it may hold at once.
+/// Configuration of a host: the folder of its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     /// Folder with one folder per guest, as `make guests` leaves it.
@@ -107,7 +106,7 @@ pub struct HostConfig {
     pub kernels_max: u32,
     /// Checkpoints and sleep.
     pub rests: Rests,
-    /// How guests are stopped.
+    /// Mechanism by which guests are stopped.
     pub stops: Stops,
 }
 

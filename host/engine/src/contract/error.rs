@@ -1,4 +1,4 @@
-//! What can go wrong with the engine or its caller. A cell that fails is not here: see [`crate::Outcome`].
+//! Errors of the engine and of its caller. A cell that fails is not here: see [`crate::Outcome`].
 
 use std::path::PathBuf;
 

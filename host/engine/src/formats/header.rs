@@ -1,4 +1,4 @@
-//! How the files of this engine begin: eight bytes that say what they are, the version of their format, and a head.
+//! Beginning of the files of this engine: eight bytes that tell their kind, the version of the format, and a head.
 //!
 //! ```text
 //! magic      8 bytes  "cellar" 0x1A and a letter
@@ -25,7 +25,7 @@ pub struct FileKind {
     pub(crate) version: u32,
 }
 
-/// Why a file is not one of its kind that this host can use.
+/// Reason why a file is not one of its kind that this host can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]

@@ -1,5 +1,5 @@
-//! What a session remembers besides its kernels: notes that its cells leave for later, and a summary of what was done.
-//! Resets leave it, snapshots and forks have it.
+//! Notes that the cells of a session leave for later, and a summary of its past work. They belong to none of its kernels: resets leave
+//! them; snapshots and forks have copies.
 
 use std::fmt::Write as _;
 
@@ -17,11 +17,11 @@ pub struct Remembered {
     /// The notes, oldest first.
     #[serde(deserialize_with = "bounded::<_, _, EXPERIENCES_MAX>")]
     pub experiences: Vec<Experience>,
-    /// What was done up to the last milestone.
+    /// Summary of the work up to the last milestone.
     pub summary: Option<Summary>,
     /// The number of the last cell that the summary covers; 0 without one.
     pub covered: u32,
-    /// How many notes there have been.
+    /// Number of notes that were ever added.
     count: u32,
 }
 
@@ -30,11 +30,11 @@ pub struct Remembered {
 pub struct Experience {
     /// `exp_1` and so on; never used again.
     pub id: String,
-    /// What was learnt.
+    /// Lesson that was learnt.
     pub text: String,
 }
 
-/// What was done up to a milestone, in the place of how it was done.
+/// Summary of the work up to a milestone, in the place of its details.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields are those of the call in the cell")]
@@ -69,7 +69,7 @@ impl Remembered {
         Ok(&self.experiences[place])
     }
 
-    /// Drops a note; whether there was one.
+    /// Drops a note. Returns true if there was one.
     pub(crate) fn forget(&mut self, id: &str) -> bool {
         let before = self.experiences.len();
         self.experiences.retain(|experience| experience.id != id);
@@ -91,7 +91,7 @@ impl Remembered {
         Ok(())
     }
 
-    /// The same without what is beyond the bounds: a snapshot may hold anything.
+    /// Returns the same without what exceeds the bounds: a snapshot may hold anything.
     pub(crate) fn bounded(mut self) -> Remembered {
         self.experiences.truncate(EXPERIENCES_MAX);
         if self.check_room(0).is_err() {

@@ -58,9 +58,9 @@ pub struct Snapshot {
     pub(crate) disk_usage: (u64, u64),
     /// Kernels made of it get new seeds.
     pub(crate) is_fork: bool,
-    /// What the session remembers besides its kernels.
+    /// Notes and summary of the session, which belong to none of its kernels.
     pub(crate) remembered: Remembered,
-    /// What reaches the artifacts of the session, in its own hands. Whoever else goes on from this inherits.
+    /// Keys to the session's artifacts, as it holds them itself. Any other session that goes on from this inherits.
     pub(crate) artifacts: Option<ArtifactKeys>,
     pub(crate) kernels: Vec<Arc<KernelImage>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct KernelImage {
     pub(crate) pages: Pages,
 }
 
-/// What the host keeps for a kernel. All times are the guest's own, in nanoseconds.
+/// Host side of a kernel. All times are the guest's own, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KernelState {
     /// Its short code.
@@ -81,9 +81,9 @@ pub(crate) struct KernelState {
     pub(crate) guest: String,
     /// Version of the kernel world.
     pub(crate) world: String,
-    /// When it was captured, since the Unix epoch.
+    /// Time of the capture, since the Unix epoch.
     pub(crate) wall_clock: u64,
-    /// When it was captured, on the guest's monotonic clock.
+    /// Time of the capture, on the guest's monotonic clock.
     pub(crate) monotonic_clock: u64,
     pub(crate) cpu_time: u64,
     pub(crate) memory_peak: u64,
@@ -103,10 +103,10 @@ pub(crate) struct KernelState {
     /// Lowest first, each once.
     #[serde(deserialize_with = "bounded::<_, _, FILES_MAX>")]
     pub(crate) files: Vec<OpenFile>,
-    /// What its cells have fetched, oldest first.
+    /// Fetches that its cells have made, oldest first.
     #[serde(deserialize_with = "bounded::<_, _, FETCHES_MAX>")]
     pub(crate) fetches: Vec<Fetch>,
-    /// Where its names come from.
+    /// Origins of its names.
     #[serde(deserialize_with = "bounded::<_, _, ORIGINS_MAX>")]
     pub(crate) origins: Vec<StampedState>,
 }
@@ -131,13 +131,13 @@ pub(crate) struct CellState {
 }
 
 impl KernelState {
-    /// Which interpreter it belongs to.
+    /// Returns its language, if that is known here.
     pub(crate) fn language(&self) -> Option<Language> {
         Language::from_code(&self.language)
     }
 }
 
-/// Why bytes are no snapshot that can be used.
+/// Reason why bytes are no snapshot that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
@@ -218,7 +218,7 @@ impl Snapshot {
         &self.session
     }
 
-    /// When it was taken.
+    /// Returns the time when it was taken.
     pub fn taken_at(&self) -> SystemTime {
         UNIX_EPOCH.checked_add(Duration::from_nanos(self.taken_at_nanos)).unwrap_or(UNIX_EPOCH)
     }
@@ -233,7 +233,7 @@ impl Snapshot {
         self.kernels.iter().map(|kernel| kernel.pages.len().saturating_mul(PAGE_BYTES) as u64).sum()
     }
 
-    /// What reaches the artifacts that the session had when this was taken, for another one that goes on from it.
+    /// Returns the keys to the artifacts that the session had when this was taken, for another one that goes on from it.
     pub(crate) fn inherited_artifacts(&self) -> Option<ArtifactKeys> {
         self.artifacts.as_ref().map(|keys| keys.inherited(self.taken_at_nanos))
     }

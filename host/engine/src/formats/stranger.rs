@@ -1,4 +1,4 @@
-//! What is the same for all files that a stranger may have written: they are files, and their lists have an end.
+//! Checks for all files that a stranger may have written: they are plain files, and their lists are bounded.
 
 use std::{
     fmt,

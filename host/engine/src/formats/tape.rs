@@ -1,4 +1,4 @@
-//! The file of a recording: a long row of items, each of which belongs to a stream, written as they come.
+//! File of a recording: a sequence of items, each of which belongs to a stream, written as they come.
 //!
 //! ```text
 //! prefix     16 bytes "cellar" 0x1A 'r', version, length of the head (see [`crate::formats::header`])
@@ -45,7 +45,7 @@ const FRAME_BYTES_MAX: usize = 512 << 20;
 /// Largest head or end.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// What is said of a recording before the first item.
+/// Head of a recording, before the first item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) session: String,
@@ -58,7 +58,7 @@ pub(crate) struct Head {
     pub(crate) artifacts: ArtifactKey,
 }
 
-/// What is said of it after the last.
+/// End of a recording, after the last item.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
     /// The guests whose kernels it has: short code of the language, SHA-256 of the baked component.
@@ -67,7 +67,7 @@ pub(crate) struct End {
     pub(crate) is_full: bool,
 }
 
-/// Why a recording cannot be replayed, or not to its end.
+/// Reason why a recording cannot be replayed, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]

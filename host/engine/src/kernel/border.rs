@@ -1,4 +1,4 @@
-//! The border between host and guest: the generated face of `wit/`, its translation, and the questions that a host asks.
+//! Border between host and guest: the generated bindings of `wit/`, their translation, and the host's queries to the guest.
 
 mod bindings;
 mod introspection;

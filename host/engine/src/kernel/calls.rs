@@ -23,7 +23,7 @@ pub(crate) use input::Requests;
 pub(crate) use memo::{Memo, UnderWay};
 pub(crate) use open::{Beginning, CallEnd, CallOrigin, Calls, Permits};
 
-/// Whom a run serves.
+/// Calls that a run serves, and the agent that makes the run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lineage {
     /// The calls, the owner's first, each by its cell and its number: of an agent that runs a cell, the call that started
@@ -31,12 +31,12 @@ pub(crate) struct Lineage {
     calls: Option<Arc<Vec<(u32, u64)>>>,
     /// The type of the agent that makes the run.
     agent: Option<Arc<str>>,
-    /// Whether one of these calls comes from a run that names its producer.
+    /// True if one of these calls comes from a run that names its producer.
     is_produced: bool,
 }
 
 impl Lineage {
-    /// That of what serves this call; of an agent, with its type.
+    /// Returns the lineage of a run that serves this call; if an agent makes that run, `agent` is its type.
     pub(crate) fn with(&self, cell: u32, call: u64, agent: Option<&str>) -> Lineage {
         let calls = self.calls.iter().flat_map(|calls| calls.iter().copied());
         let calls = Some(Arc::new(calls.chain([(cell, call)]).collect()));
@@ -44,12 +44,12 @@ impl Lineage {
         Lineage { calls, agent, is_produced: self.is_produced }
     }
 
-    /// The same, where the call comes from a run that names its producer if `is_produced`.
+    /// Returns the same lineage, with `is_produced` set if the call comes from a run that names its producer.
     pub(crate) fn within(self, is_produced: bool) -> Lineage {
         Lineage { is_produced: self.is_produced || is_produced, ..self }
     }
 
-    /// Whether the run is made within one that names its producer, in the same session.
+    /// Returns true if the run is made within one of the same session that names its producer.
     pub(crate) fn is_produced(&self) -> bool {
         self.is_produced
     }
@@ -59,7 +59,7 @@ impl Lineage {
         self.calls.as_ref()?.last().copied()
     }
 
-    /// Whether the run serves this call.
+    /// Returns true if the run serves this call.
     pub(crate) fn contains(&self, site: (u32, u64)) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.contains(&site))
     }
@@ -69,7 +69,7 @@ impl Lineage {
         self.agent.as_deref()
     }
 
-    /// That of the same agent, or of this one, in another session, whose kernels know nothing of these calls.
+    /// Returns the lineage of the same agent, or of this one, in another session, whose kernels do not know these calls.
     pub(crate) fn elsewhere(&self, agent: Option<&str>) -> Lineage {
         let agent = agent.map(Arc::from).or_else(|| self.agent.clone());
         Lineage { calls: None, agent, is_produced: false }
@@ -86,29 +86,29 @@ pub(crate) struct KeptOutput {
     pub(crate) bytes: u64,
 }
 
-/// What a call keeps beside its answer.
+/// Results that a call keeps besides its answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Kept {
-    /// Of an agent.
+    /// Output of an agent.
     Output(KeptOutput),
-    /// Of a fetch, which may still be on their way to the disk.
+    /// Rows of a fetch, which may still be on their way to the disk.
     Rows(KeptRows),
 }
 
 /// Rows that are kept: their artifact, or why there is none, once either is known.
 pub(crate) type KeptRows = Shared<BoxFuture<'static, Result<String, String>>>;
 
-/// Where a call leaves word of what it kept, before its answer.
+/// Slot in which a call records what it keeps, before it answers.
 pub(crate) type KeptSlot = Arc<OnceLock<Kept>>;
 
 /// A call that was begun.
 pub(crate) struct Begun {
     pub(crate) future: CallFuture,
-    /// Of an agent, and of a fetch.
+    /// Slot for what the call keeps; present for agents and fetches.
     pub(crate) kept: Option<KeptSlot>,
-    /// It is a process, which ends with the cell that started it.
+    /// True for a process, which ends with the cell that started it.
     pub(crate) is_process: bool,
-    /// It waits for other calls of the session, so that it must not take the place of one.
+    /// True if the call waits for other calls of the session, so that it must not take a permit from one of them.
     pub(crate) is_free: bool,
 }
 
@@ -148,9 +148,9 @@ pub(crate) struct Site {
     pub(crate) stop: Option<Arc<StopFlag>>,
     /// Fuel that the cell and its processes may still burn, where that is counted.
     pub(crate) fuel_left: Option<u64>,
-    /// What its processes have used; absent for code that outlived its cell.
+    /// Usage of the cell's processes; absent for code that outlived its cell.
     pub(crate) spent: Option<Arc<Spent>>,
-    /// What the calling run says of itself.
+    /// Scope of the calling run.
     pub(crate) scope: Option<CellScope>,
     /// The reader of the cell's run, for what the call has to say before it is answered; absent for code that outlived its
     /// cell.

@@ -1,4 +1,4 @@
-//! What the host keeps for a kernel, as a snapshot tells it, and made again from that.
+//! Host side of a kernel: captured into a snapshot, and restored from one.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Tells what the host keeps for a kernel of the guest with this digest.
+/// Captures what the host keeps for a kernel of the guest with this digest.
 pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_at: Option<Instant>) -> KernelState {
     let now = Instant::now();
     let cell = |(id, cell): (&u32, &LiveCell)| CellState {
@@ -58,7 +58,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
     }
 }
 
-/// Makes the host's side of a kernel again, with what its session grants now, but for what it had open.
+/// Restores the host side of a kernel, with what its session grants now, but without what it had open.
 ///
 /// Cells that awaited something go on without a reader: their runs are those of another life. Their calls fail as
 /// cancelled. The guest's clock goes on by the time that has passed since.

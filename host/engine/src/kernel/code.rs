@@ -1,4 +1,4 @@
-//! The code of guests: what the builder says of it, how it is baked and compiled, and how it is loaded into an engine.
+//! Code of guests: their manifests, baking and compiling, and loading into an engine.
 
 #[cfg(feature = "bake")]
 mod bake;

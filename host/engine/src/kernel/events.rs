@@ -1,5 +1,5 @@
-//! Events on their way from a kernel to their readers: what waits for all readers of the process, the reader of one run, and
-//! what is written while no cell runs.
+//! Events on their way from a kernel to their readers: the bytes that wait for all readers of the process, the reader of one run, and text
+//! that is written while no cell runs.
 
 mod backlog;
 mod hearer;

@@ -1,4 +1,4 @@
-//! The door to the engine: guests, wasmtime engines and sessions of one process.
+//! Entry point of the engine: guests, wasmtime engines and sessions of one process.
 
 use std::{
     collections::HashMap,
@@ -36,7 +36,7 @@ struct Inner {
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
     sweep: Arc<Sweep>,
     turns: Arc<Turns>,
-    /// That of sessions which have no other.
+    /// Share of sessions that have no other.
     share: CpuShare,
 }
 
@@ -64,7 +64,7 @@ impl Host {
         Ok(Host { inner: Arc::new(Inner { config, engines, guests, sweep, turns, share }) })
     }
 
-    /// A share of the host's processor time, for the sessions of somebody: see [`SharedBudgets::cpu`](crate::config::SharedBudgets::cpu).
+    /// Creates a share of the host's processor time for a group of sessions: see [`SharedBudgets::cpu`](crate::config::SharedBudgets::cpu).
     /// Where kernels want more than there is, each share gets of it by its weight, from 1 to
     /// [`WEIGHT_MAX`](crate::config::WEIGHT_MAX); that of sessions without one has [`WEIGHT`].
     pub fn share(&self, weight: u32) -> CpuShare {
@@ -76,7 +76,7 @@ impl Host {
         &self.inner.share
     }
 
-    /// How it was opened.
+    /// Returns the configuration with which the host was opened.
     pub fn config(&self) -> &HostConfig {
         &self.inner.config
     }
@@ -96,7 +96,7 @@ impl Host {
         self.inner.engines.made().map(held).sum()
     }
 
-    /// What kernels do while nothing asks anything of them.
+    /// Returns the policy for kernels that are idle.
     pub(crate) fn rests(&self) -> Rests {
         self.inner.config.rests
     }
@@ -106,7 +106,7 @@ impl Host {
         self.inner.sweep.clone()
     }
 
-    /// Which build of a guest is here; see [`Guest::digest`].
+    /// Returns the digest that identifies the build of a guest; see [`Guest::digest`].
     pub(crate) fn guest_digest(&self, guest: GuestName) -> Result<String, Error> {
         Artifacts::locate(&self.inner.config, guest)?.digest()
     }
@@ -134,14 +134,14 @@ impl Host {
     }
 }
 
-/// What a guest's folder and the cache hold, for people who wonder.
+/// Status of a guest: what its folder and the cache hold, for diagnosis.
 #[derive(Clone, Debug)]
 pub struct GuestStatus {
     /// Its name.
     pub guest: GuestName,
     /// Its folder.
     pub path: PathBuf,
-    /// Whether it can be used.
+    /// State of the guest.
     pub state: GuestState,
     /// SHA-256 of its component, when its manifest can be read.
     pub digest: Option<String>,
@@ -149,7 +149,7 @@ pub struct GuestStatus {
     pub world: Option<String>,
 }
 
-/// Whether a guest can be used.
+/// State of a guest: ready, or the reason why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestState {
     /// It was not built.

@@ -42,7 +42,7 @@ const STATUS_TYPE: &str = "application/x-omp-status";
 /// Bytes of such an object.
 const STATUS_BYTES_MAX: usize = 64 << 10;
 
-/// What of a display is too large.
+/// Part of a display that is left out because it is too large.
 struct LeftOut {
     what: &'static str,
     size: usize,
@@ -72,7 +72,7 @@ fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), Le
 /// A status event: what was done, and its fields.
 type Status = (String, Vec<(String, Scalar)>);
 
-/// The status event that a display is, if it is one; `Err` says why it is none that can be told.
+/// Returns the status event that a display is, if it is one; `Err` says why it is not valid.
 fn status_of(data: &MimeBundle) -> Result<Option<Status>, String> {
     let text = match data.get(STATUS_TYPE) {
         None => return Ok(None),
@@ -201,7 +201,7 @@ impl output::Host for StoreData {
     }
 }
 
-/// Names as the guest tells them, within the bounds.
+/// Returns the names that the guest reports, within the bounds.
 fn reported(names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX).take(REPORTED_MAX).collect()
 }
@@ -254,7 +254,7 @@ impl tools::Host for StoreData {
     }
 }
 
-/// A call of a tool, of a primitive or of a fetch, which are told by their names.
+/// Makes the call of a tool, of a primitive or of a fetch, which differ by the prefixes of their names.
 fn named(name: String, arguments: String) -> Call {
     if let Some(name) = name.strip_prefix(RUNTIME) {
         return Call::Primitive { name: name.to_owned(), arguments };
@@ -305,7 +305,7 @@ impl StoreData {
         }
     }
 
-    /// Called where a guest gives way, at a tick or at a safepoint: it goes on when others have had their turn.
+    /// Lets others have their turn when a guest gives way, at a tick or at a safepoint.
     ///
     /// # Errors
     /// It has ignored a soft stop for the whole grace.

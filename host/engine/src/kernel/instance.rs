@@ -31,14 +31,14 @@ use crate::{
 /// The code of a failure whose kernel was killed.
 pub(crate) const LOST: Option<FailureCode> = Some(FailureCode::Lost);
 
-/// Why a kernel died.
+/// Reason for the death of a kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     pub(crate) kind: FailureKind,
-    /// What an exception of that kind would be called.
+    /// Name that an exception of that kind would have.
     pub(crate) name: &'static str,
     pub(crate) message: String,
-    /// What became of the kernel, or why there is none.
+    /// Code that tells what became of the kernel, or why there is none.
     pub(crate) code: Option<FailureCode>,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Kernel {
     cpu: Arc<CpuMeter>,
 }
 
-/// Whether there is an instance.
+/// State of a kernel: with or without an instance.
 enum Life {
     Awake(Box<Live>),
-    /// Its memory was captured and given back; what the host keeps is all that is left.
+    /// Its memory was captured and released; only the host's state is left.
     Asleep(Box<StoreData>),
 }
 
@@ -112,7 +112,7 @@ impl Kernel {
         self.left(result, |()| 0)
     }
 
-    /// Makes the random numbers that come others than those that would have come, and changes nothing else.
+    /// Reseeds the random generators, so that they draw other numbers, and changes nothing else.
     pub(crate) async fn reseed(&mut self, seed: u64) -> Result<(), Death> {
         self.enter_uncharged();
         self.data().binding.tape.enter(Item::Reseed, &seed);
@@ -159,8 +159,7 @@ impl Kernel {
         self.left(result, |()| 0)
     }
 
-    /// Asks the guest about the session. The inner error is an answer that is of no use: too long in the coming, or
-    /// too large.
+    /// Sends a query about the session to the guest. The inner error is an answer that cannot be used: it came too late, or is too large.
     pub(crate) async fn look(&mut self, question: &Question) -> Result<Result<Answer, String>, Death> {
         self.enter_uncharged();
         self.data().begin_look();
@@ -216,12 +215,12 @@ impl Kernel {
         std::mem::swap(self.data(), data);
     }
 
-    /// Whether it must be woken before it is entered.
+    /// Returns true if the kernel must be woken before it is entered.
     pub(crate) fn is_asleep(&self) -> bool {
         matches!(self.life, Life::Asleep(_))
     }
 
-    /// The instance. Whoever enters a kernel has made sure that it is awake.
+    /// Returns the instance. Callers have made sure that the kernel is awake.
     fn live(&mut self) -> Result<&mut Live, Death> {
         match &mut self.life {
             Life::Awake(live) => Ok(live),
@@ -232,7 +231,7 @@ impl Kernel {
         }
     }
 
-    /// What the host keeps for this kernel.
+    /// Returns the state that the host keeps for this kernel.
     pub(crate) fn data(&mut self) -> &mut StoreData {
         match &mut self.life {
             Life::Awake(live) => live.store.data_mut(),
@@ -245,7 +244,7 @@ impl Kernel {
         self.cpu.total()
     }
 
-    /// How the guest is entered now. An entry begins with a whole tick, whenever the last one was.
+    /// Prepares an entry into the guest. It begins with a whole tick, whenever the last one was.
     fn way_in(&mut self) -> WayIn {
         let mut beat = None;
         if let Life::Awake(live) = &mut self.life {
@@ -335,7 +334,7 @@ impl Kernel {
     }
 }
 
-/// What the guest says to a question.
+/// Sends a query to the guest and returns its answer. The inner error is an answer that is too large.
 async fn answer(live: &mut Live, question: &Question) -> wasmtime::Result<Result<Answer, String>> {
     let Live { store, exports, .. } = live;
     let bytes_max = store.data().binding.limits.display_bytes;

@@ -1,4 +1,4 @@
-//! The origins of the names of a kernel, and what is gathered for those that a run is about to make.
+//! Origins of the names of a kernel, and what a run has used so far, for those that it will bind.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ pub(crate) const REPORTED_MAX: usize = 4_096;
 /// Datasets, and fetches, that an origin refers to; the first of a run.
 const REFERENCES_MAX: usize = 256;
 
-/// What a run says of itself, and what its cells have used so far.
+/// Producer and gate of a run, and what its cells have used so far.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Who makes the run; absent, nothing is stamped.
+    /// Producer of the run; if absent, no origins are stamped.
     pub(crate) producer: Option<String>,
     /// The kinds and names that the caller of the run has seen; absent, there is no gate.
     pub(crate) seen: Option<Vec<(String, String)>>,
@@ -42,7 +42,7 @@ struct Used {
     published: Vec<String>,
 }
 
-/// What a cell has of the scope of its run.
+/// Scope of a cell: that of its run, and the language.
 #[derive(Clone, Debug)]
 pub(crate) struct CellScope {
     pub(crate) run: Arc<Scope>,
@@ -72,7 +72,7 @@ impl Scope {
         add(&mut lock(&self.used).published, name.to_owned());
     }
 
-    /// Whether the cells of the run may load a dataset: its caller has seen it, or it is the run's own.
+    /// Returns true if the cells of the run may load a dataset: its caller has seen it, it is the run's own, or there is no gate.
     pub(crate) fn has_seen(&self, name: &str) -> bool {
         let is_it = |(kind, seen): &(String, String)| kind == "dataset" && seen == name;
         self.seen.as_ref().is_none_or(|seen| seen.iter().any(is_it))
@@ -134,7 +134,7 @@ impl Origins {
         self.names.clone()
     }
 
-    /// For a snapshot: each origin once.
+    /// Returns the state for a snapshot: each origin once.
     pub(crate) fn stamped(&self) -> Vec<StampedState> {
         let mut by_origin: Vec<(&Arc<Origin>, Vec<String>)> = Vec::new();
         let mut places = BTreeMap::new();
@@ -150,7 +150,7 @@ impl Origins {
         by_origin.into_iter().map(|(origin, names)| StampedState { origin: Origin::clone(origin), names }).collect()
     }
 
-    /// What a snapshot has, within the bounds.
+    /// Restores the origins of a snapshot, within the bounds.
     pub(crate) fn of(stamped: &[StampedState]) -> Origins {
         let mut origins = Origins::default();
         for StampedState { origin, names } in stamped.iter().take(NAMES_MAX) {

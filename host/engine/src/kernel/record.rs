@@ -1,9 +1,8 @@
-//! What is recorded of a session, and how it is given back.
+//! Recording of a session, and its replay.
 //!
-//! Guests are deterministic: equal inputs give equal outputs. So a recording has what its kernels were told:
-//! why each was entered, and what each import answered. What a guest said is not in it, but for a fingerprint of each
-//! event: a replay has the guest say it again, and notices when it says something else. Events that the host made of
-//! its own (ends, with their times, and calls that came back) are recorded as they are.
+//! Guests are deterministic: equal inputs give equal outputs. So a recording has the inputs of its kernels: why each was entered, and what
+//! each import answered. It has no outputs of guests, but a fingerprint of each event: a replay has the guest make the event again, and
+//! fails if it differs. Events of the host's own (ends, with their times, and calls that came back) are recorded as they are.
 //!
 //! Every kernel has a stream of items; the items of all stand in the order in which they came about, so that runs that
 //! interleave do so again.
@@ -40,10 +39,10 @@ pub(crate) const SESSION: u32 = 0;
 /// Bytes of a part of an image.
 const PART_BYTES: usize = 1 << 20;
 
-/// What stands before the bytes of an item.
+/// Head of an item, which stands before its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Item {
-    /// A run heard of an event that the host made, which follows.
+    /// Event of the host that was sent to a run, and follows.
     Told { run: u32 },
     /// A kernel begins.
     Born(Birth),
@@ -57,7 +56,7 @@ pub(crate) enum Item {
     Enter(Option<CellHead>),
     /// Its names and tasks were forgotten.
     Clear,
-    /// The question that follows was asked.
+    /// It was asked the query that follows.
     Look,
     /// The guest came back. What it reported has this fingerprint.
     Left(u64),
@@ -65,9 +64,9 @@ pub(crate) enum Item {
     Died { was_killed: bool },
     /// An import was answered as follows. Its arguments have this fingerprint.
     Answer(Import, u64),
-    /// A run heard of an event that the guest made, with this fingerprint.
+    /// Event of the guest that was sent to a run, as a fingerprint.
     Said { run: u32, event: u64 },
-    /// Nobody heard of such an event.
+    /// Event of the guest that was sent to no run.
     Unsaid,
     /// A cell ended.
     Ended(u32),
@@ -75,18 +74,18 @@ pub(crate) enum Item {
     Gone,
 }
 
-/// How a kernel begins.
+/// Properties with which a kernel begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Birth {
     /// Short code of its language.
     pub(crate) language: String,
-    /// Whether it counts fuel.
+    /// True if the kernel counts fuel.
     pub(crate) has_fuel: bool,
     /// Parts of the image that it goes on from; 0 is none.
     pub(crate) image_parts: u32,
 }
 
-/// What a kernel must know of a cell.
+/// State of a cell that its kernel must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CellHead {
     pub(crate) index: usize,
@@ -101,7 +100,7 @@ pub(crate) struct CellHead {
 pub(crate) enum Entry {
     Seed(Vec<(String, String)>, types::Cell),
     Start(types::Cell),
-    /// On behalf of the first completion's cell.
+    /// Resumes on behalf of the first completion's cell.
     Resume(u32, Vec<types::Completion>),
     Interrupt(u32, StopReason),
 }
@@ -124,7 +123,7 @@ macro_rules! imports {
         pub(crate) enum Import { $($variant,)* }
 
         impl Import {
-            /// As the world names it.
+            /// Returns its name in the world.
             fn name(self) -> &'static str {
                 match self { $(Import::$variant => $name,)* }
             }
@@ -173,7 +172,7 @@ pub(crate) fn mark(value: &impl Serialize) -> u64 {
     fingerprint(&bytes_of(value)) as u64
 }
 
-/// The recording of a session: where its kernels and its runs put what they are told.
+/// Recording of a session, to which its kernels and its runs add what they are given.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -186,7 +185,7 @@ pub(crate) struct Recorder {
 struct State {
     writer: Writer,
     end: End,
-    /// Why there is no more to record.
+    /// Result of the recording once nothing more is recorded: its bytes, or an error.
     ended: Option<Result<u64, io::Error>>,
 }
 
@@ -267,7 +266,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Where what a run hears goes.
+/// Recorder of the events that are sent to a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunRecord {
     recorder: Arc<Recorder>,
@@ -275,13 +274,13 @@ pub(crate) struct RunRecord {
 }
 
 impl RunRecord {
-    /// Notes that the run is told of something that the host made.
+    /// Records that an event of the host was sent to the run.
     pub(crate) fn told(&self, event: &EventKind) {
         self.recorder.add(SESSION, &Item::Told { run: self.run }, &bytes_of(event));
     }
 }
 
-/// Where what a kernel is told goes. Tells of its end when it is dropped.
+/// Recorder of a kernel's inputs, and of fingerprints of its events. Records the kernel's end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct KernelRecord {
     recorder: Arc<Recorder>,
@@ -299,32 +298,32 @@ impl KernelRecord {
         self.recorder.add(self.stream, item, more);
     }
 
-    /// Notes what an import was asked and answered.
+    /// Records the answer of an import, with a fingerprint of its arguments.
     pub(crate) fn answer(&self, import: Import, arguments: &impl Serialize, answer: &impl Serialize) {
         self.add(&Item::Answer(import, mark(arguments)), &bytes_of(answer));
     }
 
-    /// Notes that a run is told of something that the guest made, or that none hears it.
+    /// Records that an event of the guest was sent to a run, or to none.
     pub(crate) fn said(&self, run: Option<&RunRecord>, event: &EventKind) {
         let item = run.map_or(Item::Unsaid, |run| Item::Said { run: run.run, event: mark(event) });
         self.add(&item, &[]);
     }
 }
 
-/// What a kernel has to do with recordings.
+/// Part that a kernel has in a recording.
 #[derive(Debug, Default)]
 pub(crate) enum Tape {
-    /// Nothing.
+    /// It is neither recorded nor replayed.
     #[default]
     Off,
     /// It is recorded.
     Recording(KernelRecord),
-    /// It is a recorded one, and told what that one was told.
+    /// It replays a recorded kernel, and gets what that one got.
     Replaying(Box<Playback>),
 }
 
 impl Tape {
-    /// Whether what its kernel is told is recorded, or was.
+    /// Returns true if the kernel is recorded or replayed.
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self, Tape::Off)
     }
@@ -333,7 +332,7 @@ impl Tape {
         matches!(self, Tape::Replaying(_))
     }
 
-    /// Notes how the kernel begins: of which build of its guest, and with which image if it goes on from one.
+    /// Records the beginning of the kernel: the build of its guest, and the image that it goes on from, if any.
     pub(crate) fn born(&self, mut birth: Birth, digest: &str, image: Option<&[u8]>) {
         let Tape::Recording(record) = self else { return };
         record.recorder.uses((birth.language.clone(), digest.to_owned()));
@@ -350,7 +349,7 @@ impl Tape {
         }
     }
 
-    /// Notes that it came back with something of this fingerprint, or died of something. `cell` is whose code ran last.
+    /// Notes that the guest returned a value with this fingerprint, or died. `cell` is the one whose code ran last.
     pub(crate) fn left(&mut self, cell: u32, result: Result<u64, Fall<'_>>) {
         match self {
             Tape::Off => {}
@@ -373,10 +372,10 @@ impl Tape {
     }
 }
 
-/// How a guest died.
+/// Death of a guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fall<'a> {
-    /// By the host, at a moment of the host's choosing.
+    /// True if the host killed it, at a moment of the host's choosing.
     pub(crate) was_killed: bool,
     pub(crate) message: &'a str,
 }

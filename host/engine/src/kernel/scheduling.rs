@@ -1,4 +1,4 @@
-//! What kernels share of a host: processor time, memory, threads, and room to be awake. It is counted here, handed out, and
+//! Resources that kernels share on a host: processor time, memory, threads, and room to be awake. They are counted here, handed out, and
 //! taken back.
 
 mod beats;

@@ -1,4 +1,4 @@
-//! What belongs to one kernel's store: its cells, its budgets, its calls, and what its session lent it.
+//! State of one kernel's store: its cells, its budgets, its calls, and what its session lent it.
 //!
 //! The guest's imports are answered in [`crate::kernel::imports`], with what is here.
 
@@ -54,37 +54,37 @@ pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 /// Lines that a guest may add to the host's log in a second; the others are dropped.
 const LOGS_A_SECOND_MAX: u32 = 20;
 
-/// What a kernel gets from its session. One that belongs to nobody has that of [`Binding::nobodys`].
+/// Resources that a kernel gets from its session. A kernel without a session has those of [`Binding::nobodys`].
 pub(crate) struct Binding {
     pub(crate) limits: Limits,
-    /// Of a process: the memory that it shares with others.
+    /// Memory that a process kernel shares with others.
     pub(crate) memory: Option<Arc<MemoryPool>>,
     /// The memory that it shares with other sessions.
     pub(crate) budget: Option<MemoryBudget>,
-    /// Of a process: its place among those that run at once, which is free when the kernel is gone.
+    /// Concurrency permit of a process kernel; released when the kernel is dropped.
     pub(crate) _place: Option<Arc<OwnedSemaphorePermit>>,
-    /// What answers the calls of its cells.
+    /// Answers to the calls of its cells.
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) files: Files,
     pub(crate) calls: Calls,
     pub(crate) open_calls: OpenCalls,
-    /// Where what is written goes while no cell runs.
+    /// Queue of the text that is written while no cell runs.
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) tape: Tape,
     /// The threads of its guest.
     pub(crate) threads: Threads,
-    /// Where requests for input wait, and how long; absent when the session answers none.
+    /// Requests for input that wait, and their idle timeout; absent when the session answers none.
     pub(crate) input: Option<(Arc<Requests>, Duration)>,
     /// The turns that it takes; absent where it needs none.
     pub(crate) turn: Option<Arc<Turn>>,
-    /// Goes when nobody can write to it any more.
+    /// Private folder, which is deleted when nobody can write to it any more.
     pub(crate) _private: Option<Arc<PrivateFolder>>,
-    /// Nobody else may have the session while a kernel works for it.
+    /// Claim on the stored session: nobody else may have it while a kernel works for it.
     pub(crate) _home: Option<Arc<StoredSession>>,
 }
 
-/// What a session and its kernel's task share.
+/// State that a session and its kernel's task share.
 #[derive(Debug, Default)]
 pub(crate) struct KernelLink {
     /// The kernel among those of its host.
@@ -93,9 +93,9 @@ pub(crate) struct KernelLink {
     pub(crate) closing: AtomicBool,
     /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.
     pub(crate) blocks: Mutex<Vec<Block>>,
-    /// What its cells have fetched.
+    /// Fetches that its cells have made.
     pub(crate) memo: Mutex<Memo>,
-    /// Where its names come from; absent until it has a state of its own, and as in its slot then.
+    /// Origins of its names; absent until the kernel has a state of its own. Until then those of its slot apply.
     pub(crate) origins: Mutex<Option<Origins>>,
 }
 
@@ -114,39 +114,39 @@ pub(crate) struct StoreData {
     pub(crate) executing: u32,
     /// The cell that is charged for fuel now, and the fuel that the store had when it was entered for that cell.
     pub(crate) payer: (u32, u64),
-    /// When the guest was entered.
+    /// Time when the guest was entered, moved on by waits that do not count.
     pub(crate) entered: Instant,
     /// Calls that were answered at once since then.
     answered: usize,
     /// The same as `CellStop::seen`, for code that belongs to no live cell. Cleared at entry.
     stop_seen: Option<(Instant, StopReason)>,
-    /// Whether the guest answers a question of the host, in nobody's name.
+    /// True while the guest answers a query of the host, which runs for no cell.
     is_looking: bool,
     /// Tables that fetches have answered with, which the guest takes.
     pub(crate) tables: Lent,
-    /// A fetch whose end was not told yet. What comes after it waits.
+    /// Fetch whose end was not reported yet. Events that come after it wait.
     fetched: Option<EndedFetch>,
     /// Text of a cell that was not sent yet.
     gathered: Option<Gathered>,
-    /// When the second began in which the guest last logged, and how much it has logged since.
+    /// Start of the second in which the guest last logged, and the lines that it has logged since.
     logged: (Instant, u32),
-    /// By which the guest that runs gives way at its safepoints, if it has any.
+    /// Safepoint byte of the guest that runs, if it has safepoints.
     pub(crate) beat: Option<Arc<Beat>>,
     /// Set when the guest is trapped because it did not stop.
     pub(crate) killed: Option<StopReason>,
     /// Cells that the host has ended while the guest worked for others, and why.
     ended: Vec<(u32, StopReason)>,
-    /// Whether no cell may end in this entry before the guest comes back.
+    /// True if no cell may end in this entry before the guest comes back.
     pub(crate) holds_ends: bool,
 }
 
 impl Binding {
-    /// Where its memory is taken from.
+    /// Returns the pools that its memory is taken from.
     pub(crate) fn pools(&self) -> Vec<Arc<MemoryPool>> {
         self.memory.iter().chain(self.budget.as_ref().map(|MemoryBudget(pool)| pool)).cloned().collect()
     }
 
-    /// For a kernel that belongs to nobody yet: no folder, no bridge.
+    /// Creates the binding of a kernel without a session: no folder, no bridge.
     pub(crate) fn nobodys(limits: Limits, files: Files) -> Binding {
         Binding {
             limits,
@@ -197,12 +197,12 @@ impl StoreData {
         }
     }
 
-    /// What a kernel has whose host side was taken away.
+    /// Returns the data that is left to a kernel whose host side was taken away.
     pub(crate) fn nobodys() -> StoreData {
         StoreData::new(Binding::nobodys(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
     }
 
-    /// Whether one more line of the guest goes to the log; see [`LOGS_A_SECOND_MAX`].
+    /// Returns true if one more line of the guest goes to the log; see [`LOGS_A_SECOND_MAX`].
     pub(crate) fn may_log(&mut self) -> bool {
         let (since, count) = &mut self.logged;
         if since.elapsed() >= Duration::from_secs(1) {
@@ -233,8 +233,8 @@ impl StoreData {
         self.limiter.refused = false;
     }
 
-    /// Notes that cells go on in the guest. Those that rest do so while it is entered for nobody: a checkpoint or a look
-    /// is not their time.
+    /// Notes that cells go on in the guest. Cells that rest go on resting while the guest is entered for no cell: the time of a checkpoint
+    /// or a query is not theirs.
     pub(crate) fn go_on(&mut self) {
         self.cells.values_mut().for_each(LiveCell::go_on);
     }
@@ -259,19 +259,19 @@ impl StoreData {
         }
     }
 
-    /// Notes that the guest is entered to answer a question. Whatever cell it names, it does not work for it.
+    /// Notes that the guest is entered to answer a query. Whatever cell it names, it does not work for it.
     pub(crate) fn begin_look(&mut self) {
         self.enter(0);
         self.is_looking = true;
     }
 
-    /// Notes that it has answered; whether it was told to hurry.
+    /// Notes that the query was answered. Returns true if the guest was told to stop meanwhile.
     pub(crate) fn end_look(&mut self) -> bool {
         self.is_looking = false;
         self.stop_seen.is_some()
     }
 
-    /// Whether the guest answers a question.
+    /// Returns true while the guest answers a query.
     pub(crate) fn is_looking(&self) -> bool {
         self.is_looking
     }
@@ -287,7 +287,7 @@ impl StoreData {
         if self.is_looking { timeout.min(LOOK_TIMEOUT) } else { timeout }
     }
 
-    /// When code that runs for `cell` must end.
+    /// Returns the deadline of code that runs for `cell`.
     pub(crate) fn deadline(&self, cell: u32) -> Instant {
         self.live(cell).map_or_else(|| later(self.entered, self.unowned_timeout()), |live| live.time.deadline)
     }
@@ -316,7 +316,7 @@ impl StoreData {
         }
     }
 
-    /// Why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
+    /// Returns the reason why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
     /// default timeout, counted from the entry, and no longer than a live cell has that it holds up.
     pub(crate) fn stop_reason(&self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
         if self.binding.link.closing.load(Ordering::Relaxed) {
@@ -351,21 +351,21 @@ impl StoreData {
         *seen
     }
 
-    /// Notes that `cell` is told to stop, if it is.
+    /// Notes that the guest was told that `cell` must stop, if there is a reason.
     pub(crate) fn note_told(&mut self, cell: u32, reason: Option<StopReason>) {
         if let Some(live) = self.cells.get_mut(&cell).filter(|_| !self.is_looking) {
             live.stop.told = live.stop.told.or(reason);
         }
     }
 
-    /// Keeps what is written while no cell runs. What is said while a question is answered goes nowhere.
+    /// Keeps text that is written while no cell runs. Text that is written while a query is answered is dropped.
     pub(crate) fn write_between(&self, cell: u32, is_stderr: bool, text: &str) {
         if self.cells.is_empty() && !self.is_looking && !self.binding.tape.is_replaying() {
             self.binding.backlog.write(cell, is_stderr, text);
         }
     }
 
-    /// Asked where a guest gives way: has it ignored a soft stop for the whole grace?
+    /// Returns true if a guest that gives way has ignored a soft stop for the whole grace, or if its replay is over.
     pub(crate) fn must_trap(&mut self) -> bool {
         self.settle();
         self.flush_old_text();
@@ -387,8 +387,8 @@ impl StoreData {
         }
     }
 
-    /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
-    /// What is said while a question is answered goes nowhere.
+    /// Returns the cell that an event of `cell` goes to: that cell, or the latest one for a task that outlived its cell. Events are
+    /// dropped while a query is answered.
     pub(crate) fn route(&self, cell: u32) -> Option<u32> {
         if self.is_looking {
             return None;
@@ -399,7 +399,7 @@ impl StoreData {
     /// Answers an import, or has the recording answer it.
     ///
     /// # Errors
-    /// As `live`; when the guest asks something else than it did.
+    /// As `live`; when the guest makes another call than the recorded one.
     pub(crate) fn taped<T: Serialize + DeserializeOwned>(
         &mut self,
         import: Import,

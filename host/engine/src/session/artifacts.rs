@@ -1,4 +1,4 @@
-//! Where a session's long outputs are kept, and which artifacts it reaches.
+//! Storage of a session's long outputs, and the artifacts that the session may read.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,9 +13,9 @@ use futures::future::pending;
 
 use super::Session;
 
-/// Which artifacts a session reaches. The forks that its cells make have the same.
+/// Artifacts that a session may read. Forks that its cells make share it.
 pub(crate) struct Reach {
-    /// In whose name they are kept.
+    /// Id of the session that owns the artifacts.
     session: String,
     keys: Mutex<Arc<ArtifactKeys>>,
 }
@@ -29,34 +29,33 @@ impl Reach {
         lock(&self.keys).clone()
     }
 
-    /// Reaches what a session with these keys reached at a moment as well.
+    /// Adds the artifacts that a session with the keys `from` could read at the moment `until`.
     pub(crate) fn inherit(&self, from: &ArtifactKeys, until: u64) {
         Arc::make_mut(&mut *lock(&self.keys)).inherit(from, until);
     }
 }
 
 impl Session {
-    /// How much of a long output its results show.
+    /// Bounds on the part of a long output that results show.
     pub fn output_policy(&self) -> OutputPolicy {
         self.inner.config.outputs.policy
     }
 
-    /// Its artifacts: what its cells may read. Waits for the disk when they are in the temporary place and nobody has used
-    /// that yet.
+    /// Artifacts that the session's cells can read. Blocks on the disk on first use of the temporary store.
     ///
     /// # Errors
-    /// The temporary place cannot be made.
+    /// The temporary store cannot be created.
     pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
         self.tables().artifacts()
     }
 
-    /// Where the tables go that its cells display.
+    /// Returns the store for the tables that the session's cells display.
     pub(crate) fn tables(&self) -> Tables {
         let Reach { session, keys } = &*self.inner.shared.reach;
         Tables::new(session, lock(keys).clone(), self.inner.config.outputs.artifacts.clone())
     }
 
-    /// What was looked at, with what is added to it when it is displayed: the file of a table, the picture of a chart.
+    /// Adds to an inspected value what renderers add on display: the file of a table, the picture of a chart.
     pub(crate) async fn rendered(&self, data: MimeBundle) -> MimeBundle {
         let shown = EventKind::Display { index: 0, data, display_id: None, is_value: true };
         let event = match renderer::begin(self.renderers(), || self.tables(), shown, || Box::pin(pending())) {

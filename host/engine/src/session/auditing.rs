@@ -1,4 +1,4 @@
-//! What the audit log says of a session.
+//! Entries about a session in the audit log.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::{
     contract::{config::KernelMode, error::Error},
 };
 
-/// Makes sure that no cell can write to the audit log.
+/// Checks that no mount lets cells write to the audit log.
 ///
 /// # Errors
-/// `Request`, with the folder that holds it.
+/// `Request`, naming the writable folder that contains the log.
 pub(super) fn check(audit: Option<&Audit>, mounts: &[&Mount]) -> Result<(), Error> {
     let Some(file) = audit.and_then(Audit::path) else { return Ok(()) };
     let holds = |mount: &&&Mount| {
@@ -32,7 +32,7 @@ pub(super) fn check(audit: Option<&Audit>, mounts: &[&Mount]) -> Result<(), Erro
 }
 
 impl Session {
-    /// What audits the session.
+    /// Auditor of the session; `None` if it is not audited.
     pub(crate) fn auditor(&self) -> Option<Arc<Auditor>> {
         self.inner.auditor.clone()
     }
@@ -52,7 +52,7 @@ impl Session {
         RunStarted { cells, keep_going, depth: self.depth, agent, serves, grants: self.grants() }
     }
 
-    /// What cells may reach and use.
+    /// Grants of the session's cells, as the audit log records them.
     fn grants(&self) -> Grants {
         let config = &self.inner.config;
         let mut seeds: Vec<_> = config.kernels.seeds.iter().collect();

@@ -1,5 +1,5 @@
-//! What every session answers of itself, before the embedder is asked: `tool.read`, the pack `selfref`, its disk, files of
-//! tables, charts and datasets, and fetches that it remembers.
+//! Calls that every session answers itself before it asks the embedder: `tool.read`, the pack `selfref`, its disk, files of
+//! tables, charts and datasets, and cached fetches.
 
 mod bridges;
 mod fetches;

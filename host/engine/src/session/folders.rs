@@ -24,13 +24,13 @@ const ALIASES_MAX: usize = 16;
 #[derive(Clone)]
 pub(super) struct Folders {
     pub(super) mounts: Vec<OpenMount>,
-    /// Guest paths of those with packages.
+    /// Guest paths of the folders with packages.
     pub(super) packages: Vec<String>,
-    /// Those that the session has to itself.
+    /// Folders that belong to this session alone.
     pub(super) own: Vec<OwnFolder>,
-    /// Where they are, when they go with the session.
+    /// Temporary folder with the session's own folders, removed with the session; `None` if they are stored.
     pub(super) private: Option<Arc<PrivateFolder>>,
-    /// All of them, for the audit log.
+    /// All granted folders, for the audit log.
     pub(super) granted: Vec<FolderGrant>,
 }
 
@@ -105,7 +105,7 @@ impl Folders {
     }
 }
 
-/// Where cells see a folder of the session's own.
+/// Returns the guest path of one of the session's own folders.
 fn guest_path(folder: OwnFolder) -> &'static str {
     match folder {
         OwnFolder::Workspace => WORKSPACE,
@@ -113,7 +113,7 @@ fn guest_path(folder: OwnFolder) -> &'static str {
     }
 }
 
-/// The folders that a session has to itself: those that nothing was granted in the place of.
+/// Lists the session's own folders: those that no granted folder replaces.
 fn own_folders(config: &SessionConfig, granted: &[OpenMount]) -> Vec<OwnFolder> {
     let is_own = |folder: &OwnFolder| match folder {
         OwnFolder::Workspace => config.folders.workspace.is_none(),

@@ -8,43 +8,44 @@ use crate::contract::bridge::{
     BridgeGrants, Call, CallError, CallFuture, ConnectorSpec, FetchFuture, PackSpec, ToolsFuture, denied,
 };
 
-/// Where a call comes from.
+/// Caller of a bridge call.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The calling session. An agent may run cells in it with [`crate::Session::for_agent`].
     pub session: Session,
     /// The calling cell.
     pub cell: CellId,
-    /// How many agents deep the calling run is; 0 for a run of the session's owner.
+    /// Agents between the session's owner and the calling run; 0 for a run of the owner.
     pub depth: u32,
-    /// The type of the agent that runs it; absent for a run of the session's owner, and for what is left of the cells of
-    /// agents of another life of the session.
+    /// Type of the agent that makes the run; `None` for a run of the session's owner, and for cells of an agent that were
+    /// restored with an earlier state of the session.
     pub agent: Option<String>,
 }
 
 /// Answers calls. One value serves every session it is given to.
 pub trait Bridges: Send + Sync {
-    /// The tools that cells may call. A cell asks when it looks for one; it waits for the answer, until its deadline.
+    /// Tools that cells may call. A cell queries them when it looks up a tool, and waits for the answer until its deadline.
     fn tools(&self) -> ToolsFuture {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// The packs of primitives that cells may call. They are the session's: a reset and a restore leave them.
+    /// Packs of primitives that cells may call. They belong to the session: a reset and a restore do not change them.
     fn packs(&self) -> Vec<PackSpec> {
         Vec::new()
     }
 
-    /// Whether it has a tool of this name for sure, without asking anybody: then it takes the place of the session's own.
+    /// Returns true if a tool of this name surely exists, known without any request; it then replaces the session's own tool.
     fn has_tool(&self, _name: &str) -> bool {
         false
     }
 
-    /// Whether it has a pack of this name: then it takes the place of the session's own.
+    /// Returns true if a pack of this name exists; it then replaces the session's own pack.
     fn has_pack(&self, _name: &str) -> bool {
         false
     }
 
-    /// The connectors that cells may fetch from. A session asks when a kernel starts: the names must be there at once.
+    /// Connectors that cells may fetch from. A session queries them when a kernel starts, so the names must be available at
+    /// once.
     fn connectors(&self) -> Vec<ConnectorSpec> {
         Vec::new()
     }
@@ -67,7 +68,7 @@ pub trait Bridges: Send + Sync {
         Box::pin(std::future::ready(Err(error)))
     }
 
-    /// What it grants, for the audit log.
+    /// Grants of this bridge, for the audit log.
     fn grants(&self) -> BridgeGrants {
         BridgeGrants::default()
     }

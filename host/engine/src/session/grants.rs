@@ -1,4 +1,4 @@
-//! What a session is granted, and begins with.
+//! Grants and initial state of a session.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,15 +26,14 @@ use crate::{
     storage::workspace::OwnFolder,
 };
 
-/// What sessions that share a folder may add to the disk, all together.
+/// Disk budget that sessions with a common folder share.
 #[derive(Clone, Debug)]
 pub struct DiskBudget(pub(super) Arc<Quota>);
 
-/// What a session is granted. The default grants nothing but an empty private workspace and an empty folder for temporary
-/// files.
+/// Grants of a session. The default grants nothing but an empty private workspace and an empty folder for temporary files.
 #[derive(Clone)]
 pub struct SessionConfig {
-    /// Its name; made up when absent.
+    /// Id of the session; generated when absent.
     pub id: Option<String>,
     /// Bounds.
     pub limits: Limits,
@@ -44,14 +43,14 @@ pub struct SessionConfig {
     pub environment: Vec<(String, String)>,
     /// Tools, models, agents.
     pub bridges: Arc<dyn Bridges>,
-    /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
-    /// is refused. See [`INPUT_IDLE_TIMEOUT`](cellar_core::limits::INPUT_IDLE_TIMEOUT).
+    /// Time that a request for input waits for [`Session::submit_input`](super::Session::submit_input); when absent,
+    /// `input()` is refused. See [`INPUT_IDLE_TIMEOUT`](cellar_core::limits::INPUT_IDLE_TIMEOUT).
     pub input: Option<Duration>,
     /// The kernels that its cells run on.
     pub kernels: KernelOptions,
-    /// Where its outputs go.
+    /// Outputs of the session.
     pub outputs: OutputOptions,
-    /// Budgets that it has together with other sessions.
+    /// Budgets that the session shares with other sessions.
     pub shared: SharedBudgets,
     /// File to record the session in, from its beginning; see [`Session::end_recording`](super::Session::end_recording). A fork is not recorded.
     pub record: Option<PathBuf>,
@@ -77,30 +76,30 @@ pub struct FolderGrants {
 /// Kernels of a session: which guests, for which languages, and what they begin with.
 #[derive(Clone, Debug, Default)]
 pub struct KernelOptions {
-    /// Guests in the place of those that languages have else; of several for a language the last.
+    /// Guests that replace the default guests of their languages; the last one for a language wins.
     pub guests: Vec<GuestName>,
     /// The languages that cells may be in; all that the host has when empty.
     pub languages: Vec<Language>,
-    /// What fresh kernels begin with, by language.
+    /// Seeds of new kernels, by language.
     pub seeds: HashMap<Language, Seed>,
-    /// How long kernels live.
+    /// Lifetime of kernels.
     pub mode: KernelMode,
 }
 
-/// Outputs of a session: where long ones are kept, and how they are shown.
+/// Outputs of a session: storage of long ones, and how they are shown.
 #[derive(Clone, Default)]
 pub struct OutputOptions {
-    /// Where long outputs and agents' outputs are kept; when absent, a temporary place of this user's.
+    /// Store for long outputs and agents' outputs; when absent, a temporary store of this user's.
     pub artifacts: Option<ArtifactStore>,
-    /// Whether cells may publish datasets into [`OutputOptions::artifacts`]. They may load those that are there in any case.
+    /// True if cells may publish datasets into [`OutputOptions::artifacts`]. They may load existing datasets in any case.
     pub publish_datasets: bool,
-    /// How much of a long output results show.
+    /// Bounds on the part of a long output that results show.
     pub policy: OutputPolicy,
     /// Renderers, which add to the values that cells display.
     pub renderers: Vec<Arc<dyn Renderer>>,
 }
 
-/// Budgets that a session has together with other sessions. What is absent, it has by itself, as its limits say.
+/// Budgets that a session shares with other sessions. For each that is absent, the session has its own, as its limits say.
 #[derive(Clone, Debug, Default)]
 pub struct SharedBudgets {
     /// The share of processor time; when absent, that of all sessions of the host that have none.
@@ -109,10 +108,10 @@ pub struct SharedBudgets {
     pub memory: Option<MemoryBudget>,
     /// The disk budget of the session whose workspace this one has as well.
     pub disk: Option<DiskBudget>,
-    /// What several sessions may have on the disk, besides what each may have alone.
+    /// Disk space that several sessions share, on top of each session's own quota.
     pub disk_pool: Option<DiskPool>,
-    /// Where what waits for the readers of runs is counted; when absent, with that of all sessions of the process that have
-    /// none.
+    /// Counter of the bytes that wait for the readers of runs; when absent, the counter shared by all sessions of the process
+    /// that have none.
     pub unread: Option<Unread>,
 }
 
@@ -147,7 +146,7 @@ impl KernelOptions {
         chosen.copied().unwrap_or_else(|| language.guest())
     }
 
-    /// Whether cells may be in this language.
+    /// Returns true if cells may be in this language.
     pub fn allows(&self, language: Language) -> bool {
         self.languages.is_empty() || self.languages.contains(&language)
     }
@@ -171,20 +170,20 @@ impl std::fmt::Debug for SessionConfig {
 }
 
 impl super::Inner {
-    /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
-    /// run of that cell hears it.
+    /// Counter of the bytes that wait for the readers of its runs; `None` for a fork or a process of a cell, whose output
+    /// counts where the run of that cell receives it.
     pub(super) fn unread(&self) -> Option<Unread> {
         matches!(self.role, Role::Own).then(|| self.config.shared.unread.clone().unwrap_or_default())
     }
 }
 
 impl super::Session {
-    /// The folders that its cells see, for whoever holds the session. What is written counts as if cells had.
+    /// Files of the session for its embedder. Writes count against the quota like those of cells.
     pub fn files(&self) -> Files {
         Files::new(self.inner.folders.mounts.clone(), self.inner.quota.clone())
     }
 
-    /// What it may add to the disk, for sessions that are to share its workspace.
+    /// Disk budget of the session, for sessions that share its workspace.
     pub fn disk_budget(&self) -> DiskBudget {
         DiskBudget(self.inner.quota.clone())
     }
@@ -203,13 +202,13 @@ impl super::Session {
         }
     }
 
-    /// What adds to the values that its cells display.
+    /// Renderers of the values that the session's cells display.
     pub(crate) fn renderers(&self) -> &[Arc<dyn Renderer>] {
         &self.inner.config.outputs.renderers
     }
 }
 
-/// Folders with packages, each at a place of its own.
+/// Mounts of folders with packages, each at a guest path of its own.
 pub(super) fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
     let mount = |(index, folder): (usize, &PathBuf)| Mount {
         host: folder.clone(),

@@ -1,4 +1,4 @@
-//! The sources of a session's cells, as far back as they are kept.
+//! History of the sources of a session's cells, within bounds.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use cellar_core::{
 
 use super::Session;
 
-/// What a cell was given to run.
+/// Source of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellSource {
     /// The cell's number in the session.
@@ -32,7 +32,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes in a cell and lets the oldest go. The source of a cell that is larger than all that is kept is not.
+    /// Adds a cell and evicts the oldest ones. Does not keep a cell with a source larger than the whole history may be.
     pub(crate) fn add(&mut self, cell: CellSource) {
         self.bytes = self.bytes.saturating_add(cell.code.len());
         self.cells.push_back(cell);
@@ -48,7 +48,7 @@ impl History {
         self.cells.get(place)
     }
 
-    /// All that are kept, oldest first.
+    /// Sources in the history, oldest first.
     pub(crate) fn cells(&self) -> impl Iterator<Item = &CellSource> {
         self.cells.iter()
     }
@@ -62,12 +62,12 @@ impl Session {
         lock(&self.inner.cells.history).get(cell).cloned()
     }
 
-    /// The sources of all cells that are kept, oldest first; see [`source`](Session::source).
+    /// Sources of all cells in the history, oldest first; see [`source`](Session::source).
     pub fn sources(&self) -> Vec<CellSource> {
         lock(&self.inner.cells.history).cells().cloned().collect()
     }
 
-    /// Gives a cell its number, and keeps its source under it.
+    /// Assigns a number to a cell, and adds its source to the history.
     pub(super) fn number(&self, cell: &Cell) -> CellId {
         let mut history = lock(&self.inner.cells.history);
         let id = CellId(self.inner.cells.next.fetch_add(1, Ordering::Relaxed));

@@ -31,7 +31,7 @@ impl Session {
         self.answer_input(request_id, Err(end))
     }
 
-    /// Tells the cell that asked that nobody answers it: as cells are told in a session that has no input.
+    /// Refuses a request for input: the cell gets the same error as in a session without input.
     ///
     /// # Errors
     /// `InputRequest` when the request is not open any more.

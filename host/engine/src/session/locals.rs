@@ -1,4 +1,4 @@
-//! What bridges keep for a session: budgets, for example. It lives and dies with the session, and no snapshot has it.
+//! Values that bridges keep for a session, for example budgets. They live as long as the session; no snapshot contains them.
 
 use std::{
     any::{Any, TypeId},

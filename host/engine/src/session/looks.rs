@@ -58,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Whether `code` is a whole cell: what a prompt asks when a line ends. None of it runs. See
+    /// Checks whether `code` is a complete cell, as a prompt does at the end of a line. Runs none of it. See
     /// [`variables`](Session::variables).
     ///
     /// # Errors
@@ -103,7 +103,7 @@ fn check_code(code: &str) -> Result<(), Error> {
     Err(Error::Request(format!("{size} bytes of code cannot be looked at, at most {CODE_BYTES_MAX} are allowed")))
 }
 
-/// That a kernel went away that was asked.
+/// Error for a kernel that went away before it answered.
 pub(super) fn no_answer(language: Language) -> Error {
     Error::Look { language, reason: "its kernel went away before it answered".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Where the names of a session come from.
+//! Origins of the names of a session.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,11 +20,11 @@ use crate::{
 };
 
 impl Session {
-    /// Where the names of a language come from that cells of runs with a [producer](crate::config::RunOptions) have bound. The
-    /// guest is not entered, and no kernel starts.
+    /// Returns the origins of a language's names that were bound by cells of runs with a
+    /// [producer](crate::config::RunOptions). Does not enter the guest, and starts no kernel.
     ///
-    /// Origins are a part of a kernel's state: a snapshot, a fork and a stored session have them, a session that goes back has
-    /// those of then, and a reset leaves none. A run without a producer changes none, even if it binds the name anew.
+    /// Origins are part of a kernel's state: snapshots, forks and stored sessions contain them, a restore brings back those
+    /// of then, and a reset removes them. A run without a producer changes none, even if it binds the name anew.
     ///
     /// # Errors
     /// `SessionClosed`; `Store` or `Snapshot` when the stored state of the session cannot be read.
@@ -50,7 +50,7 @@ impl Session {
         Ok(kept.map(|kept| Origins::of(&kept.image.state.origins).all()).unwrap_or_default())
     }
 
-    /// Where one name comes from; `None` for a name that has no origin. See [`origins`](Session::origins).
+    /// Returns the origin of one name; `None` for a name that has no origin. See [`origins`](Session::origins).
     ///
     /// # Errors
     /// As [`origins`](Session::origins).
@@ -63,7 +63,7 @@ impl Session {
 }
 
 impl Snapshot {
-    /// Where the names of the session come from, each with its name. Names of several languages may be the same.
+    /// Returns the origins in the snapshot, each with its name. Names of several languages may be the same.
     pub fn origins(&self) -> Vec<(String, Origin)> {
         let states = self.kernels.iter().map(|image| &image.state);
         let stamped = states.flat_map(|state| Origins::of(&state.origins).all());

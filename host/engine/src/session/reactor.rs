@@ -57,7 +57,7 @@ use room::Commands;
 /// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
 const IDLE_SPINS_MAX: u32 = 16;
 
-/// What a session asks of its kernel.
+/// Command of a session to its kernel.
 pub(crate) enum Command {
     /// Run a cell; its events, `CellFinished` last, go to its own channel.
     Start { id: u32, code: Arc<str>, cell: Box<LiveCell> },
@@ -86,44 +86,44 @@ pub(crate) struct Reactor {
     due: Due,
     /// Brings the end of the seed while it runs; commands wait for it.
     seeding: Option<mpsc::Receiver<Queued>>,
-    /// The kernel goes on from a checkpoint that another one has died with, and was not entered yet.
+    /// True if the kernel was restored from a checkpoint that another kernel has died with, and was not entered yet.
     is_suspect: bool,
-    /// Whether a command has come.
+    /// True if a command has arrived.
     was_used: bool,
 }
 
-/// What the guest, or the next cell, must hear of.
+/// Work that is due in the guest, or that the next cell must be told of.
 #[derive(Default)]
 struct Due {
-    /// When the guest's next timer is due.
+    /// Deadline of the guest's next timer.
     wake_at: Option<Instant>,
     /// Entries in a row for a timer that was due at once.
     idle_spins: u32,
-    /// Cells that were given up, whose end the guest may still report.
+    /// Abandoned cells, whose end the guest may still report.
     abandoned: VecDeque<u32>,
-    /// Cells that were given up while there was no room, and why: the guest hears of it when it wakes.
+    /// Cells abandoned while the kernel had no capacity, and why: the guest is notified when it wakes.
     owed: Vec<(u32, types::StopReason)>,
     /// Status events for the next cell: an operation and its fields.
     notices: Vec<(HostStatus, Vec<(String, Scalar)>)>,
 }
 
-/// What a kernel's task shares with others of its kind.
+/// Context of a kernel's task: its session, last state and seed, and the scheduler of its host.
 pub(crate) struct Setting {
     pub(crate) session: WeakSession,
-    /// What its language goes on from.
+    /// State that kernels of its language are restored from.
     pub(crate) slot: Arc<Slot>,
     pub(crate) rests: Rests,
     /// The kernels of its host that are awake.
     pub(crate) sweep: Arc<Sweep>,
-    /// What a kernel begins with that does not go on from anything.
+    /// Seed of a kernel that is not restored from a state.
     pub(crate) seed: Option<Arc<Seed>>,
-    /// The kernel ends with its first cell, or its first answer.
+    /// True if the kernel ends with its first cell, or its first answer.
     pub(crate) once: bool,
-    /// Stores that the kernel before was reset: no cell has ended before that is done.
+    /// Task that stores the reset of the kernel before; no cell ends before it is done.
     pub(crate) storing: Option<JoinHandle<()>>,
 }
 
-/// What the loop woke up for.
+/// Reason for which the loop woke up.
 enum Wake {
     Command(Command),
     Call(CallEnd),
@@ -132,7 +132,7 @@ enum Wake {
     Stop,
     /// Nothing has happened for a while.
     Rest,
-    /// Other kernels need the room.
+    /// Other kernels need the capacity.
     Sleep,
     /// The session gave the kernel up.
     Close,
@@ -234,19 +234,19 @@ fn record_birth(guest: &Guest, binding: &Binding, kept: Option<&Kept>) -> Result
     Ok(())
 }
 
-/// Waits for a state to be stored, or not to be: then whoever stores has said why in the log.
+/// Waits until a state was stored or could not be. In that case the storing task has logged the reason.
 async fn finished(storing: &mut Option<JoinHandle<()>>) {
     if let Some(storing) = storing.take() {
         let _ = storing.await;
     }
 }
 
-/// That a run was cancelled while its cell waited.
+/// Failure of a cell whose run was cancelled while the cell waited.
 fn never_began() -> Failure {
     Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled before the cell began")
 }
 
-/// The end of a kernel that its session gave up.
+/// Death of a kernel that its session closed.
 fn reset_death() -> Death {
     let message = "the kernel was reset".to_owned();
     Death { kind: FailureKind::Interrupted, name: "CellInterrupted", message, code: None }
@@ -323,7 +323,7 @@ impl Reactor {
         self.enter(Entry::Seed(seed.bindings.clone(), cell)).await
     }
 
-    /// Why the seed failed, if it has just ended and did.
+    /// Returns the failure of the seed, if it has just ended with one.
     fn seed_failure(&mut self) -> Option<Failure> {
         let Ok(Queued { kind: EventKind::CellFinished { outcome, .. }, .. }) = self.seeding.as_mut()?.try_recv() else {
             return None;

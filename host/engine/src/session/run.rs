@@ -54,11 +54,11 @@ pub struct Run {
     policy: OutputPolicy,
     stage: Stage,
     seq: u64,
-    /// What its last event counts as.
+    /// Count of its last event among the unread bytes.
     unread: Arc<Mutex<UnreadBytes>>,
 }
 
-/// How far a run has come.
+/// Progress of a run.
 enum Stage {
     /// Nothing was polled yet, so nothing has begun.
     Prepared(Box<Course>),
@@ -156,13 +156,13 @@ impl Run {
         self.stop.set();
     }
 
-    /// Something that can cancel the run from elsewhere while the run itself is being read.
+    /// Returns a handle that can cancel the run while another task reads it.
     pub fn canceller(&self) -> Canceller {
         Canceller(self.stop.clone())
     }
 
-    /// What the event that was read last counts as among what waits for readers. It counts until the next one is read, unless
-    /// whoever keeps it for others takes this and keeps it as long.
+    /// Takes the count of the last read event among the unread bytes. The event counts until the next one is read, unless a
+    /// caller that buffers it for other readers takes this and holds it as long.
     pub fn take_unread(&self) -> UnreadBytes {
         std::mem::take(&mut lock(&self.unread))
     }
@@ -216,13 +216,13 @@ impl Drop for Run {
     }
 }
 
-/// What a run does, and what it needs for that.
+/// Work of a run, and its dependencies.
 struct Course {
     session: Session,
     cells: Vec<Cell>,
     stop: Arc<StopFlag>,
     keeps_going: bool,
-    /// Whether a cell failed.
+    /// True if a cell failed.
     is_error: bool,
     /// The text of the cell that runs.
     cell_text: Sink,
@@ -230,12 +230,12 @@ struct Course {
     run_text: Option<Sink>,
     marks: RunMarks,
     audit: Option<RunAudit>,
-    /// What its last event counts as.
+    /// Count of its last event among the unread bytes.
     unread: Arc<Mutex<UnreadBytes>>,
 }
 
 impl Course {
-    /// All that happens, in order. Text goes to where it is kept before its reader hears of it.
+    /// Yields all events, in order. Text is handed to its sink before the reader receives it.
     #[expect(clippy::too_many_lines, reason = "a run from its first event to its last, in their order")]
     fn events(mut self: Box<Course>) -> impl Stream<Item = EventKind> + Send {
         stream! {
@@ -331,12 +331,12 @@ impl Course {
         }
     }
 
-    /// Whether the run ends with the cell that ended last.
+    /// Returns true if the run ends with the cell that ended last.
     fn ends_here(&self) -> bool {
         self.is_error && (!self.keeps_going || self.stop.is_set())
     }
 
-    /// Starts a cell: gives its first event, and where its others come from.
+    /// Starts a cell. Returns its first event, and the channel of the others.
     #[expect(clippy::result_large_err, reason = "a cell that cannot be started is rare, and its failure is moved once")]
     fn start_cell(&self, index: usize, cell: &Cell) -> Result<(EventKind, mpsc::Receiver<Queued>), Failure> {
         if self.stop.is_set() {
@@ -350,7 +350,7 @@ impl Course {
         }
     }
 
-    /// What says that a cell has less time than it asked for, where it has.
+    /// Event that reports that a cell has less time than it asked for; `None` if it has all of it.
     fn tightened(&self, index: usize, cell: &Cell) -> Option<EventKind> {
         let asked = cell.timeout?;
         let timeout = self.session.limits().cell_timeout(Some(asked));
@@ -365,7 +365,7 @@ impl Course {
         renderer::begin(self.session.renderers(), || self.session.tables(), kind, stopped)
     }
 
-    /// Waits until there is room for more text.
+    /// Waits until the sinks have capacity for more text.
     async fn room(&mut self) {
         self.cell_text.room().await;
         if let Some(text) = &mut self.run_text {
@@ -387,8 +387,8 @@ impl Course {
         }
     }
 
-    /// Takes in an event that the host made, and puts it into the recording at the moment that it is heard: only then
-    /// is it known where its text is kept.
+    /// Takes in an event that the host made, and records it at the moment that it is read: the location of its text is not
+    /// known earlier.
     fn made_here(&mut self, kind: EventKind) -> EventKind {
         self.note(&kind);
         if let Some(record) = &self.marks.record {

@@ -1,4 +1,4 @@
-//! What is left of a kernel when it is gone, and goes on from: checkpoints, snapshots, stored sessions, recordings.
+//! State that outlives a kernel: checkpoints, snapshots, stored sessions, recordings.
 
 mod checkpoint;
 mod recording;

@@ -1,4 +1,4 @@
-//! What the cells of a session start: forks of it, which go on from a copy of its state, and processes, which begin with nothing.
+//! Sessions that the cells of a session start: forks, restored from a copy of its state, and processes, which start empty.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ mod processes;
 pub(crate) use forks::{Forks, Order, Teller};
 pub(crate) use processes::{Process, Processes};
 
-/// What a session is to the one whose cell made it.
+/// Relation of a session to the session whose cell made it.
 pub(crate) enum Role {
     /// No cell made it.
     Own,
@@ -42,19 +42,19 @@ impl Role {
     }
 }
 
-/// What a session shares with the forks and the processes that its cells make: they grant cells nothing more.
+/// Resources that a session shares with the forks and processes that its cells make: they grant cells nothing more.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) permits: Permits,
     pub(crate) locals: Arc<Locals>,
-    /// How many more forks may run.
+    /// Permits for more forks at the same time.
     pub(crate) forks_left: Arc<Semaphore>,
     pub(crate) reach: Arc<Reach>,
     pub(crate) processes: Arc<Processes>,
 }
 
 impl Shared {
-    /// That of a session of this name, which no cell made. It reaches what these keys open.
+    /// Creates the resources of a session of this id that no cell made. It may read the artifacts that `keys` open.
     pub(crate) fn new(id: &str, limits: &Limits, keys: ArtifactKeys) -> Shared {
         Shared {
             permits: Permits::new(limits.calls_in_flight),
@@ -66,10 +66,10 @@ impl Shared {
     }
 }
 
-/// What a session gets from the one whose cell makes it.
+/// Resources that a session gets from the session whose cell makes it.
 pub(crate) struct Kin {
     pub(crate) role: Role,
     pub(crate) shared: Shared,
-    /// What it may add to the disk, where the two share a folder.
+    /// Disk quota, if the two share a folder.
     pub(crate) quota: Option<Arc<Quota>>,
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Values of a text that is made into a tree.
 pub(crate) const VALUES_MAX: usize = 100_000;
 
-/// How many values a text has, or a few more.
+/// Counts the values of a JSON text, or slightly more.
 pub(crate) fn count(json: &str) -> usize {
     json_values(json.as_bytes())
 }

@@ -1,5 +1,4 @@
-//! Sessions that outlive their processes: who may have one, and what was last stored of it. Where they lie is a
-//! [`Vault`]'s business.
+//! Sessions that outlive their processes: who holds one, and its last stored state. A [`Vault`] decides where they lie.
 
 use std::{
     fmt,
@@ -37,10 +36,10 @@ pub trait Vault: fmt::Debug + Send + Sync {
     /// `SessionBusy`, `Store`.
     fn claim(&self, name: &str) -> Result<Box<dyn Claim>, Error>;
 
-    /// Whether there is a session of that name.
+    /// Returns true if there is a session of that name.
     fn contains(&self, name: &str) -> bool;
 
-    /// Whether somebody holds it.
+    /// Returns true if somebody holds the session.
     fn is_claimed(&self, name: &str) -> bool;
 
     /// The names of all sessions, and perhaps others.
@@ -49,7 +48,7 @@ pub trait Vault: fmt::Debug + Send + Sync {
     /// `Store`.
     fn names(&self) -> Result<Vec<String>, Error>;
 
-    /// What was last stored of a session, which may be live meanwhile; `None` when nothing was.
+    /// Returns the state of a session that was stored last; `None` if none was. The session may be live meanwhile.
     ///
     /// # Errors
     /// `Store`.
@@ -76,7 +75,7 @@ pub trait Claim: fmt::Debug + Send + Sync {
     /// `Store`; then the state before is still there.
     fn store(&self, state: &[u8]) -> Result<(), Error>;
 
-    /// The same for a session that is at work and is stored again and again, where there is a way that takes less.
+    /// Stores a state of a session that is at work and is stored again and again, at less cost where there is a way.
     ///
     /// # Errors
     /// As [`Claim::store`].
@@ -101,7 +100,7 @@ pub trait Claim: fmt::Debug + Send + Sync {
 pub struct StateFile {
     /// Its size.
     pub bytes: u64,
-    /// When it was stored, if that is known.
+    /// Time when it was stored, if that is known.
     pub stored_at: Option<SystemTime>,
     /// Its contents.
     pub read: Box<dyn Read>,
@@ -126,21 +125,21 @@ pub struct SessionStore {
     vault: Arc<dyn Vault>,
 }
 
-/// What is known of a stored session without opening it.
+/// Information about a stored session, which needs not be opened for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredInfo {
     /// Its name.
     pub name: String,
-    /// When its state was last stored; `None` for one that never was.
+    /// Time when its state was last stored; `None` for one that never was.
     pub stored_at: Option<SystemTime>,
     /// Bytes of its state.
     pub state_bytes: u64,
     /// The languages that have a kernel in it.
     pub languages: Vec<Language>,
-    /// Whether a process holds it.
+    /// True if a process holds it.
     pub is_live: bool,
-    /// Why its state cannot be used, if it cannot.
+    /// Reason why its state cannot be used, if it cannot.
     pub problem: Option<SnapshotError>,
 }
 
@@ -149,7 +148,7 @@ pub struct StoredInfo {
 pub struct StoredSession {
     name: String,
     claim: Box<dyn Claim>,
-    /// Whoever stores goes one after the other.
+    /// Held while a state is stored, so that callers store one after the other.
     saving: Mutex<()>,
 }
 
@@ -237,14 +236,14 @@ impl SessionStore {
     /// All sessions, by name.
     ///
     /// # Errors
-    /// `Store` when they cannot be told.
+    /// `Store` when the vault cannot list them.
     pub fn list(&self) -> Result<Vec<StoredInfo>, Error> {
         let mut names: Vec<String> = self.vault.names()?.into_iter().filter(|name| is_name(name)).collect();
         names.sort_unstable();
         Ok(names.into_iter().map(|name| self.info(name)).collect())
     }
 
-    /// What is known of one session.
+    /// Returns the information about one session.
     ///
     /// # Errors
     /// `SessionName`, `SessionUnknown`.
@@ -292,9 +291,8 @@ impl StoredSession {
         self.claim.state()?.map(|state| state.load(&self.name)).transpose()
     }
 
-    /// Stores a state that another session had: this one goes on from it, and reaches the artifacts of then. It uses as much
-    /// of the disk as there is in its own folders, whatever the state says. When this returns, no crash of the process
-    /// or the machine loses it.
+    /// Stores a state that another session had: this one goes on from it, and reaches the artifacts of then. Its disk usage is at least
+    /// what is in its own folders, whatever the state says. When this returns, no crash of the process or the machine loses it.
     ///
     /// # Errors
     /// `Store`; then the state before is still there.
@@ -312,7 +310,7 @@ impl StoredSession {
         self.save_latest(|| Ok(state)).map(drop)
     }
 
-    /// Stores what `latest` gives, which is asked when everybody before has stored theirs. Returns it.
+    /// Stores what `latest` returns, which is called once all earlier stores are done. Returns it.
     pub(crate) fn save_latest(&self, latest: impl FnOnce() -> Result<Snapshot, Error>) -> Result<Snapshot, Error> {
         let _turn = lock(&self.saving);
         let latest = latest()?;
@@ -320,13 +318,13 @@ impl StoredSession {
         Ok(latest)
     }
 
-    /// The same while the session is at work; see [`Claim::store_next`].
+    /// Stores as [`StoredSession::save_latest`] does while the session is at work; see [`Claim::store_next`].
     pub(crate) fn save_next(&self, latest: impl FnOnce() -> Result<Snapshot, Error>) -> Result<(), Error> {
         let _turn = lock(&self.saving);
         self.claim.store_next(&latest()?.to_bytes())
     }
 
-    /// Where one of its own folders is.
+    /// Returns the path of one of its own folders.
     pub(crate) fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error> {
         self.claim.folder(folder)
     }
@@ -338,7 +336,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) && !name.starts_with(['.', '-'])
 }
 
-/// Whether a session can be stored under this name.
+/// Checks that a session can be stored under this name.
 ///
 /// # Errors
 /// `SessionName`.

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub enum OwnFolder {
     /// Its private workspace. A session has none that was given a folder for it.
     Workspace,
-    /// Where its temporary files go.
+    /// Folder for its temporary files.
     Temporary,
 }
 
@@ -39,7 +39,7 @@ impl OwnFolder {
     }
 }
 
-/// What is in some folders: bytes of their files, each counted once however many names it has, and names.
+/// Contents of some folders: bytes of their files, each counted once however many names it has, and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) bytes: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// What a session uses that has this in folders of its own, and says that it uses so many bytes and names.
+    /// Returns the usage of a session that has these contents in its own folders and reports so many bytes and names: the larger of each.
     pub(crate) fn at_least(self, (bytes, names): (u64, u64)) -> (u64, u64) {
         (self.bytes.max(bytes), self.names.max(names))
     }
@@ -55,7 +55,7 @@ impl Contents {
     /// Counts what is in folders of a session, without following links.
     ///
     /// # Errors
-    /// What the host says, of a tree too deep for its paths among them.
+    /// Errors of the host, such as one for a tree too deep for its paths.
     pub(crate) fn of(folders: &[PathBuf]) -> io::Result<Contents> {
         let mut contents = Contents::default();
         let mut seen: HashSet<(u64, u64)> = HashSet::new();
@@ -89,7 +89,7 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// One with such folders, all empty, where temporary files go.
+    /// Creates one with such folders, all empty, in the host's folder for temporary files.
     pub(crate) fn new(folders: &[OwnFolder]) -> PrivateFolder {
         PrivateFolder { folders: folders.to_vec(), made: Mutex::new(None) }
     }
@@ -113,10 +113,10 @@ impl PrivateFolder {
         Ok((made, contents))
     }
 
-    /// Where one of its folders is, if it has that.
+    /// Returns the path of one of its folders, which must be among those it was given. Makes them at first use.
     ///
     /// # Errors
-    /// What the host says when it cannot be made.
+    /// Errors of the host when they cannot be made.
     pub(crate) fn path(&self, folder: OwnFolder) -> io::Result<PathBuf> {
         let mut made = lock(&self.made);
         let root = match &mut *made {
@@ -164,7 +164,7 @@ pub(crate) fn flatten(root: &Path) -> io::Result<()> {
 /// names of one copy, so that the copy takes no more room than what it was made of.
 ///
 /// # Errors
-/// `QuotaExceeded` when there is more to copy; what the host says, of a tree too deep for its paths among them.
+/// `QuotaExceeded` when there is more to copy; errors of the host, such as one for a tree too deep for its paths.
 pub(crate) fn copy_trees(pairs: &[(PathBuf, PathBuf)], bytes_max: u64) -> io::Result<Contents> {
     let mut copier = Copier { left: bytes_max, names: 0, copies: HashMap::new() };
     for (from, to) in pairs {
@@ -174,12 +174,12 @@ pub(crate) fn copy_trees(pairs: &[(PathBuf, PathBuf)], bytes_max: u64) -> io::Re
     Ok(Contents { bytes: bytes_max.saturating_sub(copier.left), names: copier.names })
 }
 
-/// What is copied, and what may be yet.
+/// Copy in progress: the bytes that may still be copied, and the names that were.
 struct Copier {
-    /// Bytes.
+    /// Bytes that may still be copied.
     left: u64,
     names: u64,
-    /// Where on the host the copy is of each file that has several names.
+    /// Path on the host of the copy of each file that has several names.
     copies: HashMap<(u64, u64), PathBuf>,
 }
 

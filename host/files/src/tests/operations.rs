@@ -1,4 +1,4 @@
-//! What the operations do, path rules, and the bounds on single calls.
+//! Tests of the operations, the path rules, and the bounds on single calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

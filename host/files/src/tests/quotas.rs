@@ -1,4 +1,4 @@
-//! What counts against the session's quota, and the ways to cheat it.
+//! Tests of the session's quota, and of ways to cheat it.
 
 use super::*;
 

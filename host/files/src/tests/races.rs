@@ -7,7 +7,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// How long each race goes on. `CELLAR_RACE_SECONDS` makes it longer.
+/// Returns the duration of each race. `CELLAR_RACE_SECONDS` sets another one.
 fn duration() -> Duration {
     let asked = std::env::var("CELLAR_RACE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs_f64(asked.unwrap_or(1.5))
@@ -19,7 +19,7 @@ struct Nested {
     quota: Arc<Quota>,
 }
 
-/// What a read-only mount holds, and must go on holding.
+/// Content of the files in read-only mounts, which must not change.
 const KEPT: &str = "kept";
 
 /// Time at which it was modified last.
@@ -219,7 +219,7 @@ fn every_nesting_keeps_what_is_read_only() {
     }
 }
 
-/// A writer of the host waits for somebody to read from a FIFO. Nobody in a kernel may wake it.
+/// Checks that no kernel wakes a host process that waits for a reader of a FIFO.
 #[test]
 fn fifos_of_the_host_are_not_woken() {
     let bed = Bed::with(FileLimits::default(), &[("inner", "/workspace/inner", Access::ReadOnly)]);
@@ -263,7 +263,7 @@ fn fifos_of_the_host_are_not_woken() {
     }
 }
 
-/// The host swaps a file and a FIFO that somebody waits at, whenever it likes. Nobody in a kernel may wake them.
+/// Checks that no kernel wakes a host process at a FIFO that the host swaps with a file again and again.
 #[test]
 fn fifos_that_the_host_swaps_for_files_are_not_woken() {
     let bed = Bed::with(FileLimits::default(), &[]);

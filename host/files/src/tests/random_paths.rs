@@ -18,7 +18,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Anything, though often from a place that is there: else hardly one path in a hundred would lead anywhere.
+/// Generates any path, though often one from an existing place: else hardly one path in a hundred would lead anywhere.
 fn wild() -> impl Strategy<Value = String> {
     let start = [
         "",

@@ -41,14 +41,14 @@ const KERNELS_MAX: usize = 8;
 /// Pages of the largest memory, and pages that are held for it, of which more than half may be overwritten.
 const PAGES_MAX: usize = MEMORY_BYTES_MAX as usize / PAGE_BYTES;
 const HELD_PAGES_MAX: usize = 2 * PAGES_MAX + CHUNK_PAGES;
-/// Largest head: what is remembered, open and awaited, and five bytes for each page that is held.
+/// Largest head: notes, open files, calls and cells, and five bytes for each page that is held.
 const HEAD_BYTES_MAX: usize = 64 << 20;
 /// Largest snapshot: the largest memory of every language, and some.
 pub(crate) const BYTES_MAX: u64 = 16 << 30;
 /// A page of a chunk that has been overwritten since.
 const DEAD: u32 = u32::MAX;
 
-/// What stands before the chunks.
+/// Head of a snapshot, before the chunks.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     session: String,
@@ -80,7 +80,7 @@ struct KernelHead {
 struct ChunkHead {
     bytes: u32,
     is_packed: bool,
-    /// Which page each one is, or [`DEAD`].
+    /// Number of each page in the memory, or [`DEAD`].
     #[serde(deserialize_with = "bounded::<_, _, CHUNK_PAGES>")]
     pages: Vec<u32>,
 }

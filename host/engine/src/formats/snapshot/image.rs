@@ -20,7 +20,7 @@ pub(crate) struct Image {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     address: u32,
-    /// Where they begin in the component.
+    /// Offset in the component.
     begin: u32,
     length: u32,
 }
@@ -77,7 +77,7 @@ impl Image {
         Ok(Image { component, segments })
     }
 
-    /// What a new kernel has in a page; `None` is zeros.
+    /// Returns the content of a page in a new kernel; `None` is zeros.
     pub(crate) fn page(&self, page: u32) -> Option<Cow<'_, [u8]>> {
         let begin = u64::from(page).checked_mul(PAGE_BYTES as u64)?;
         let end = begin.checked_add(PAGE_BYTES as u64)?;
@@ -102,7 +102,7 @@ impl Image {
         }
     }
 
-    /// What lies between two addresses of a segment.
+    /// Returns the bytes between two addresses of a segment.
     fn bytes(&self, segment: &Segment, from: u64, to: u64) -> Option<&[u8]> {
         let place = |address: u64| {
             let place = address.checked_sub(segment.address.into())?.checked_add(segment.begin.into())?;
@@ -111,7 +111,7 @@ impl Image {
         (*self.component).as_ref().get(place(from)?..place(to)?)
     }
 
-    /// One of which only these bytes are not zero, from address 0 on.
+    /// Creates an image in which only these bytes, from address 0 on, are not zero.
     #[cfg(test)]
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Image {
         let length = u32::try_from(bytes.len()).expect("a small image");
@@ -126,7 +126,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// What a piece of data puts into memory before any code runs.
+/// Returns the segment that a piece of data puts into memory before any code runs; `None` for an empty one.
 fn segment(data: &Data<'_>) -> Result<Option<Segment>, String> {
     if data.data.is_empty() {
         return Ok(None);

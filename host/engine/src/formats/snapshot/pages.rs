@@ -41,7 +41,7 @@ pub(crate) enum Chunk {
 }
 
 impl Chunk {
-    /// How many pages it holds.
+    /// Returns the number of pages that it holds.
     pub(crate) fn pages(&self) -> usize {
         match self {
             Chunk::Raw(bytes) | Chunk::Dense(bytes) => bytes.len() / PAGE_BYTES,
@@ -70,7 +70,7 @@ impl Chunk {
     }
 }
 
-/// Where a page's contents lie.
+/// Location of a page's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) page: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// How many differ.
+    /// Returns the number of pages that differ.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
@@ -106,12 +106,12 @@ impl Pages {
         self.chunks.iter().filter(|chunk| matches!(***chunk, Chunk::Raw(_))).map(|chunk| chunk.bytes().len()).sum()
     }
 
-    /// Whether every chunk was compressed, or cannot be.
+    /// Returns true if every chunk was compressed, or cannot be.
     pub(crate) fn is_packed(&self) -> bool {
         self.chunks.iter().all(|chunk| !matches!(**chunk, Chunk::Raw(_)))
     }
 
-    /// Whether so much of what is held has been overwritten that it is better to start afresh.
+    /// Returns true if so much of what is held has been overwritten that it is better to start afresh.
     pub(crate) fn is_stale(&self) -> bool {
         let held: usize = self.chunks.iter().map(|chunk| chunk.pages()).sum();
         held > self.places.len().saturating_mul(2).saturating_add(CHUNK_PAGES)

@@ -27,7 +27,7 @@ const AHEAD: usize = 2;
 /// As many zeros as are written at once.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What unpacking needs over and over.
+/// Decompressor and buffer, which are used again.
 struct Tools {
     context: Decompressor<'static>,
     buffer: Vec<u8>,
@@ -102,7 +102,7 @@ struct Helper {
 }
 
 impl Helper {
-    /// `None` when no thread can be had.
+    /// Starts a thread; `None` if that fails.
     fn start(work: Vec<(Arc<Chunk>, Vec<Place>)>, image: Arc<Image>) -> Option<Helper> {
         let (loaded_sender, loaded) = sync_channel(AHEAD);
         let (used, used_receiver) = sync_channel::<Vec<u8>>(AHEAD);
@@ -137,11 +137,11 @@ enum Open {
 pub(crate) struct Runs<'a> {
     pages: &'a Pages,
     image: &'a Image,
-    /// By chunk, those of zeros first.
+    /// Places by chunk, those of zeros first.
     places: Vec<Place>,
-    /// How many of the places were given out.
+    /// Number of places that were given out.
     done: usize,
-    /// How many chunks were.
+    /// Number of chunks that were opened.
     chunks: usize,
     /// The chunk that is being given out.
     open: Option<Open>,
@@ -150,7 +150,7 @@ pub(crate) struct Runs<'a> {
 }
 
 impl Pages {
-    /// What there is to write into the memory of a kernel made of this image.
+    /// Returns the pages to write into the memory of a kernel made of this image.
     ///
     /// # Errors
     /// When there is no memory to unpack in.
@@ -202,7 +202,7 @@ impl Runs<'_> {
         Ok(Some((first.page, pages.get(begin..end).ok_or("a page is missing")?)))
     }
 
-    /// How many places from the next one on lie side by side, here and there.
+    /// Returns how many places, from the next one on and `most` at most, are adjacent both in the memory and in their chunk.
     fn run_length(&self, most: usize) -> usize {
         let places = self.places[self.done..].iter().take(most);
         let Some(first) = self.places.get(self.done) else { return 0 };

@@ -1,4 +1,4 @@
-//! What a reader makes of snapshots that were changed, and of bytes that never were any.
+//! Tests of reading snapshots, snapshots that were changed, and bytes that never were any.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ pub(crate) struct TapeFile {
     frames: Vec<Frame>,
 }
 
-/// Where the items of a frame are.
+/// Location of the items of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     offset: u64,
@@ -112,7 +112,7 @@ struct Source {
     bytes: u64,
 }
 
-/// Why a recording cannot be opened.
+/// Reason why a recording cannot be opened.
 #[derive(Debug)]
 pub(crate) enum OpenError {
     Io(io::Error),
@@ -132,7 +132,7 @@ impl From<ReplayError> for OpenError {
 }
 
 impl Source {
-    /// So many bytes; an error when the file ends before, and nothing is allocated then.
+    /// Reads so many bytes; fails without allocating if the file ends before.
     fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, OpenError> {
         if offset.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(ReplayError::CutOff { bytes: self.bytes }.into());
@@ -143,14 +143,14 @@ impl Source {
     }
 }
 
-/// A place in a recording, which only goes forward. A clone goes on from the same place.
+/// Position in a recording, which only moves forward. A clone goes on from the same position.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     tape: Arc<TapeFile>,
     /// The frame after the one that is unpacked.
     next_frame: usize,
     items: Arc<Vec<u8>>,
-    /// What comes next in it.
+    /// Offset of the next item in `items`.
     at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a reader makes of recordings that were changed, and of bytes that never were any.
+//! Tests of reading recordings, recordings that were changed, and bytes that never were any.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -62,7 +62,7 @@ impl Writer {
         if self.items.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Whether it has ended because it had become too large.
+    /// Returns true if the recording has ended because it had become too large.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }

@@ -61,7 +61,7 @@ impl<T: Send + 'static> KernelPre<T> {
 
 /// The version of the kernel world that this host speaks.
 pub(crate) const WORLD_VERSION: &str = "0.11.0";
-/// What every import of a guest begins with.
+/// Prefix of the name of every import of a guest.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 
 pub(crate) use cellar::kernel::types;
@@ -109,7 +109,7 @@ pub(crate) fn stop_kind(reason: types::StopReason) -> FailureKind {
     }
 }
 
-/// What the exception of a stop is called in every language.
+/// Returns the name of the exception for a stop, which is the same in every language.
 pub(crate) fn stop_name(reason: types::StopReason) -> &'static str {
     match reason {
         types::StopReason::Timeout => "CellTimeout",

@@ -1,8 +1,7 @@
-//! Looking into a session: its names, one value, completions, help.
+//! Queries about a session: its names, one value, completions, help.
 //!
-//! The answers are the guest's, and the user's code may have a say in them (`__repr__`, a getter, a proxy), so they are
-//! cut to size here and asked for under a deadline: see [`cellar_core::limits::LOOK_TIMEOUT`]. A look prints nothing and
-//! calls nothing.
+//! The guest answers them, and user code can influence the answers (`__repr__`, a getter, a proxy), so they are cut to size here, and
+//! queries run under a deadline: see [`cellar_core::limits::LOOK_TIMEOUT`]. A query prints nothing and calls nothing.
 
 use cellar_core::{
     limits::{COMPLETIONS_MAX, NAMES_MAX, PREVIEW_BYTES_MAX, TABLE_FACTOR},
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bindings::{mime_bundle, types};
 
-/// What a host asks.
+/// Query that the host sends to the guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
     Variables,
@@ -25,12 +24,12 @@ pub(crate) enum Question {
     IsComplete(String),
 }
 
-/// What the guest says.
+/// Guest's answer to a [`Question`], cut to size.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Variables(Vec<Variable>),
     Completions(Completions),
-    /// For a value and for help.
+    /// Answer to [`Question::Value`] and to [`Question::Inspect`].
     Bundle(Option<MimeBundle>),
     Completeness(Completeness),
 }

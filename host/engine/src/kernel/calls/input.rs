@@ -1,4 +1,4 @@
-//! Requests for input that wait for whoever watches a session.
+//! Requests for input that wait for a reader of the session to answer.
 
 use std::{
     collections::HashMap,
@@ -37,7 +37,7 @@ impl Drop for Open {
 }
 
 impl Requests {
-    /// Opens a request, and gives its id and the call that waits for its answer, for `idle` from when it is polled.
+    /// Opens a request. Returns its id and the call that waits for its answer, for `idle` from when it is polled.
     ///
     /// # Cancel safety
     /// Dropping the call takes the request back.
@@ -58,7 +58,7 @@ impl Requests {
         (id, Box::pin(call))
     }
 
-    /// Answers a request; whether it was open.
+    /// Answers a request. Returns true if it was open and its call still waited.
     pub(crate) fn answer(&self, id: &str, answer: Answer) -> bool {
         let sender = lock(&self.open).remove(id);
         sender.is_some_and(|sender| sender.send(answer).is_ok())

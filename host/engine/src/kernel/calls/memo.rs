@@ -1,4 +1,4 @@
-//! The fetches that a kernel remembers: what was asked, and the artifact that has the rows.
+//! Fetches that a kernel remembers: their arguments, and the artifact that has the rows.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,10 +9,10 @@ use super::KeptRows;
 
 /// Fetches that are remembered; the oldest make room.
 pub(crate) const FETCHES_MAX: usize = 1_000;
-/// Bytes of what is remembered of them.
+/// Bytes of the fetches that are remembered.
 const BYTES_MAX: usize = 8 << 20;
 
-/// What a kernel remembers. It is captured with the kernel; a reset leaves nothing of it.
+/// Fetches that a kernel remembers. They are captured with the kernel; a reset clears them.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     /// Oldest first. Each has an artifact.
@@ -65,12 +65,12 @@ impl Memo {
         }
     }
 
-    /// All of it, for a snapshot.
+    /// Returns all fetches, for a snapshot.
     pub(crate) fn all(&self) -> Vec<Fetch> {
         self.fetches.iter().cloned().collect()
     }
 
-    /// What a snapshot has, within the bounds.
+    /// Restores the fetches of a snapshot, within the bounds.
     pub(crate) fn of(fetches: &[Fetch]) -> Memo {
         let mut memo = Memo::default();
         fetches.iter().take(FETCHES_MAX).for_each(|fetch| memo.put(fetch));

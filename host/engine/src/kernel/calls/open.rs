@@ -38,18 +38,18 @@ impl Permits {
         Permits((0..=AGENT_DEPTH_MAX).map(|_| Arc::new(Semaphore::new(calls_in_flight))).collect())
     }
 
-    /// Waits for one of this depth.
+    /// Waits for a permit for a call by code at this depth.
     pub(crate) async fn one(&self, depth: u32) -> Option<OwnedSemaphorePermit> {
         self.at(depth).acquire_owned().await.ok()
     }
 
-    /// Those of calls by code at this depth.
+    /// Returns the semaphore for calls by code at this depth.
     fn at(&self, depth: u32) -> Arc<Semaphore> {
         self.0[depth.min(AGENT_DEPTH_MAX) as usize].clone()
     }
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOrigin {
     pub(crate) call: u64,
@@ -57,11 +57,11 @@ pub(crate) struct CallOrigin {
     pub(crate) bridge: Bridge,
     /// Bytes of its arguments.
     pub(crate) size_bytes: usize,
-    /// No run hears of it.
+    /// True if no events of the call go to a run.
     pub(crate) is_unheard: bool,
 }
 
-/// How a call was begun.
+/// State of a call from its beginning.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) began: Instant,
@@ -69,7 +69,7 @@ pub(crate) struct Beginning {
     pub(crate) is_process: bool,
 }
 
-/// Room for an answer among all that the guest has not seen; given back when dropped.
+/// Reservation of bytes for an answer that the guest has not seen; released when dropped.
 #[derive(Debug)]
 struct Room {
     taken: Arc<AtomicUsize>,
@@ -77,7 +77,7 @@ struct Room {
 }
 
 impl Room {
-    /// Takes it, if there is as much.
+    /// Reserves so many bytes, or returns `None` if all reservations would exceed [`CALLS_BYTES_MAX`].
     fn take(taken: &Arc<AtomicUsize>, bytes: usize) -> Option<Room> {
         let room = Room { taken: taken.clone(), bytes };
         (taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= CALLS_BYTES_MAX).then_some(room)
@@ -90,7 +90,7 @@ impl Drop for Room {
     }
 }
 
-/// An answer with the room that it takes.
+/// Answer, with the reservation of its bytes.
 type Answer = (CallResult, Option<Room>);
 
 /// A call that ended.
@@ -101,18 +101,18 @@ pub(crate) struct CallEnd {
     pub(crate) cell: u32,
     pub(crate) duration: Duration,
     pub(crate) result: CallResult,
-    /// Whether its run has heard of it.
+    /// True if the end of the call was reported to its run, or need not be.
     pub(crate) reported: bool,
-    /// What was kept of it.
+    /// Slot with what the call kept.
     pub(crate) kept: Option<KeptSlot>,
-    /// What there is to say of a fetch.
+    /// Description of the fetch, if the call was one.
     pub(crate) fetch: Option<Box<Fetch>>,
     /// Held until the guest has the answer.
     _room: Option<Room>,
 }
 
 impl CallEnd {
-    /// One that takes no room and is to be reported.
+    /// Creates an end that reserves no bytes and is to be reported.
     pub(crate) fn new(call: u64, cell: u32, duration: Duration, result: CallResult) -> CallEnd {
         CallEnd { call, cell, duration, result, reported: false, kept: None, fetch: None, _room: None }
     }
@@ -162,8 +162,8 @@ impl Calls {
         }
     }
 
-    /// Goes on with the numbers of a kernel that was captured. The calls that it had under way are lost: the guest,
-    /// which still awaits them, is told that they were cancelled.
+    /// Continues the numbers of a kernel that was captured. The calls that it had under way are lost: the guest, which still awaits them,
+    /// gets them as cancelled.
     pub(crate) fn go_on_from(&mut self, next_call: u64, lost: &[(u64, u32)]) {
         self.next_call = next_call;
         let message = "the session was restored while the call was under way";
@@ -193,7 +193,7 @@ impl Calls {
         unseen
     }
 
-    /// Goes on with this number. A replay is told of each by its recording.
+    /// Continues with this number. A replay takes each number from its recording.
     pub(crate) fn count_from(&mut self, next_call: u64) {
         self.next_call = next_call;
     }
@@ -205,7 +205,7 @@ impl Calls {
         call
     }
 
-    /// Whether so many calls wait for an answer that no more can be begun.
+    /// Returns true if so many calls wait for an answer that no more can be begun.
     pub(crate) fn is_full(&mut self) -> bool {
         self.reap();
         self.open.len().saturating_add(self.ended.len()) >= CALLS_QUEUED_MAX
@@ -223,7 +223,7 @@ impl Calls {
         }
     }
 
-    /// Calls of a cell that its run was told of and that have not ended.
+    /// Returns the number of calls of a cell that were reported to its run as started and have not ended.
     pub(crate) fn open_of(&self, cell: u32) -> usize {
         self.open.values().filter(|open| open.cell == cell && !open.is_unheard).count()
     }
@@ -233,13 +233,13 @@ impl Calls {
         self.open.len()
     }
 
-    /// What answers a call, as soon as there is a permit for it.
+    /// Returns a job that waits for a permit, unless the call `is_free`, and then answers the call.
     pub(crate) fn job(&self, depth: u32, is_free: bool, future: CallFuture) -> Job {
         let permits = if is_free { Arc::new(Semaphore::new(1)) } else { self.permits.at(depth) };
         Box::pin(with_permit(permits, future))
     }
 
-    /// Why no call with so many bytes of arguments can be begun.
+    /// Returns the error of a call with so many bytes of arguments, if these exceed the bound with those of all open calls.
     pub(crate) fn refusal(&self, size_bytes: usize) -> Option<CallError> {
         let what = "the bridge calls that wait for an answer have more than";
         (self.open_bytes.saturating_add(size_bytes) > CALLS_BYTES_MAX)
@@ -387,7 +387,7 @@ impl Calls {
     }
 }
 
-/// An answer that may have to wait for its guest, if there is room for that.
+/// Reserves the bytes of an answer until its guest takes it; replaces the answer by an error if they exceed the bound.
 fn with_room(answer_bytes: &Arc<AtomicUsize>, result: CallResult) -> Answer {
     let size = match &result {
         Ok(response) => response.size_bytes(),

@@ -28,9 +28,9 @@ pub(crate) struct Live {
     /// Finds exports whose results are not to be copied.
     pub(crate) instance: Instance,
     pub(crate) exports: border::Kernel,
-    /// Given back after the store.
+    /// Permit to be awake; released after the store.
     pub(crate) _room: Room,
-    /// By which the guest gives way at its safepoints, if it has any.
+    /// Safepoint byte of the guest, by which it gives way, if it has safepoints.
     pub(crate) beat: Option<Arc<Beat>>,
 }
 
@@ -47,7 +47,7 @@ impl Live {
         Ok(view)
     }
 
-    /// By which a new guest with safepoints is to give way.
+    /// Returns the safepoint byte of a new guest, by which it gives way.
     pub(crate) async fn beat(&mut self, beats: &Arc<Beats>) -> wasmtime::Result<Beat> {
         let address = self.exports.call_safepoint(&mut self.store).await?;
         let byte = self.view(address, 1).await?.first();
@@ -151,7 +151,7 @@ fn damaged(reason: String) -> wasmtime::Error {
     wasmtime::format_err!("the snapshot is damaged: {reason}")
 }
 
-/// Where a page begins.
+/// Returns the offset of a page, in bytes.
 fn address_of(page: usize) -> u64 {
     page.saturating_mul(PAGE_BYTES) as u64
 }
@@ -161,7 +161,7 @@ fn page_number(offset: u64) -> u32 {
     u32::try_from(offset.checked_div(PAGE_BYTES as u64).unwrap_or_default()).unwrap_or(u32::MAX)
 }
 
-/// What the host's kernel tells of the pages of a window. It may call more pages written than were, never fewer.
+/// Entries of `/proc/self/pagemap` for the pages of a window. They may report more pages written than were, never fewer.
 struct PageMap(Vec<u8>);
 
 impl PageMap {
@@ -173,7 +173,7 @@ impl PageMap {
     /// The page is that of the mapped file, not a private copy.
     const FILE: u64 = 1 << 61;
 
-    /// `None` when nothing can be told: then every page is looked at.
+    /// Reads the entries; `None` if that is not possible, and then every page is compared.
     fn of(pagemap: &File, window: &[u8]) -> Option<PageMap> {
         let address = window.as_ptr() as usize;
         if rustix::param::page_size() != PAGE_BYTES || !address.is_multiple_of(PAGE_BYTES) {

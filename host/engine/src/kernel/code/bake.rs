@@ -1,4 +1,4 @@
-//! From a guest as built to an image and code that can be loaded.
+//! Baking: makes an image, and code that can be loaded, of a guest as built.
 //!
 //! *Baking* runs the guest's `init` and keeps the resulting memory image as a new component. *Compiling* turns that
 //! into machine code, once per [`Flavour`]. Both are done by the engine that later loads the result, so that the
@@ -31,12 +31,12 @@ use crate::{
     kernel::state::{Binding, StoreData},
 };
 
-/// What baking did.
+/// Report of [`bake`].
 #[derive(Clone, Debug)]
 pub struct BakeReport {
     /// The folder with the artifacts.
     pub path: PathBuf,
-    /// Whether anything had to be done.
+    /// True if anything had to be baked or compiled.
     pub fresh: bool,
     /// Wall-clock time of all of it.
     pub duration: Duration,
@@ -46,14 +46,14 @@ pub struct BakeReport {
     pub compiled_bytes: u64,
 }
 
-/// How to bake.
+/// Options of [`bake`].
 #[derive(Default)]
 pub struct BakeOptions<'a> {
-    /// Whether to bake and compile again what is there.
+    /// True to bake and compile again what is there already.
     pub force: bool,
-    /// Whether to compile the code that counts fuel as well, which is otherwise compiled when a kernel first needs it.
+    /// True to compile the code that counts fuel as well. Otherwise it is compiled when a kernel first needs it.
     pub fuel: bool,
-    /// Hears what is being done, a line each.
+    /// Called with a line for each step.
     pub progress: Option<&'a mut dyn FnMut(&str)>,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Engines {
     kernels_max: u32,
     made: [OnceLock<wasmtime::Engine>; Flavour::COUNT],
-    /// Room for threads in the pool of each.
+    /// Capacity for threads in the pool of each.
     rooms: [Arc<ThreadRoom>; Flavour::COUNT],
     beats: Arc<Beats>,
 }
@@ -43,17 +43,17 @@ impl Engines {
         self.beats.tick();
     }
 
-    /// By which guests of a flavour are had to give way, if that is by safepoints.
+    /// Returns the safepoint bytes of the guests that run, for a flavour that has safepoints.
     pub(crate) fn beats(&self, flavour: Flavour) -> Option<&Arc<Beats>> {
         flavour.has_safepoints().then_some(&self.beats)
     }
 
-    /// Those that were made.
+    /// Returns the engines that have been created.
     pub(crate) fn made(&self) -> impl Iterator<Item = &wasmtime::Engine> {
         self.made.iter().filter_map(OnceLock::get)
     }
 
-    /// No threads, but room for those of a kernel of a flavour.
+    /// Returns a reservation of no threads, which a kernel of this flavour may extend.
     pub(crate) fn threads(&self, flavour: Flavour) -> Threads {
         if flavour.has_threads { Threads::of(self.rooms[flavour.index()].clone()) } else { Threads::default() }
     }

@@ -81,7 +81,7 @@ fn stacks_max(kernels_max: u32) -> u32 {
     kernels_max.saturating_add(threads_max(kernels_max)).saturating_add(STACKS_LEFT)
 }
 
-/// What code looks at to be stopped.
+/// State that code polls to learn that it must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlavourStops {
     /// The epoch of its engine.
@@ -92,20 +92,20 @@ pub(crate) enum FlavourStops {
     Safepoints,
 }
 
-/// How a guest's code is compiled.
+/// Variant in which a guest's code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flavour {
-    /// What it is stopped by.
+    /// State that the code polls to learn that it must stop.
     pub(crate) stops: FlavourStops,
     /// The guest may have threads that take turns, for which each entry and each import costs more.
     pub(crate) has_threads: bool,
 }
 
 impl Flavour {
-    /// How many there are.
+    /// Number of flavours.
     pub(crate) const COUNT: usize = 6;
 
-    /// That in which guests of a language run. What counts fuel looks at epochs, whatever else does.
+    /// Returns the flavour in which guests of a language run. Code that counts fuel polls epochs, whatever `stops` says.
     pub(crate) fn of(language: Language, stops: Stops, has_fuel: bool) -> Flavour {
         let stops = match (has_fuel, stops) {
             (true, _) => FlavourStops::Fuel,
@@ -115,7 +115,7 @@ impl Flavour {
         Flavour { stops, has_threads: language == Language::Python }
     }
 
-    /// The place among all.
+    /// Returns the index among all flavours.
     pub(crate) fn index(self) -> usize {
         usize::from(self.has_threads).saturating_mul(3).saturating_add(self.stops as usize)
     }
@@ -190,7 +190,7 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
     wasmtime::Engine::new(&config).map_err(|error| Error::Engine(error.into()))
 }
 
-/// Where the artifacts of a guest lie.
+/// Locations of the artifacts of a guest.
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     pub(crate) manifest: Manifest,
@@ -209,7 +209,7 @@ impl Artifacts {
         Ok(Artifacts { manifest, folder, installed })
     }
 
-    /// Whether the image came with the guests, from somebody who is trusted.
+    /// Returns true if the image came with the guests, from a trusted user.
     pub(super) fn is_installed(&self) -> bool {
         self.open_trusted(&self.installed.join(IMAGE_FILE)).is_ok()
     }
@@ -223,20 +223,20 @@ impl Artifacts {
         self.home().join(IMAGE_FILE)
     }
 
-    /// Where the code of a flavour is kept that is compiled here.
+    /// Returns the path of the code of a flavour that is compiled here.
     #[cfg(feature = "bake")]
     pub(super) fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
         self.folder.join(format!("{}-{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
     }
 
-    /// Where the code of a flavour may be that an engine can load.
+    /// Returns the paths at which code of a flavour that the engine can load may be.
     #[cfg(feature = "bake")]
     pub(super) fn candidates(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Vec<PathBuf> {
         let here = self.compiled(flavour, engine);
         here.file_name().map(|name| self.installed.join(name)).into_iter().chain([here]).collect()
     }
 
-    /// The same without a compiler, which alone can tell the name: wasmtime refuses of them what is for another engine.
+    /// Returns the same without a compiler, which alone can tell the exact name: wasmtime refuses those that are for another engine.
     #[cfg(not(feature = "bake"))]
     fn candidates(&self, flavour: Flavour, _engine: &wasmtime::Engine) -> Vec<PathBuf> {
         let begin = format!("{}-", flavour.name());
@@ -291,7 +291,7 @@ impl Artifacts {
         component.map_err(|error| format!("`{}` cannot be used: {error}", path.display()))
     }
 
-    /// Why `load` would refuse, cheaply.
+    /// Returns the reason why `load` would fail, if any. Cheap: it loads nothing.
     pub(crate) fn problem(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Option<String> {
         self.first(flavour, engine, |path| self.open_trusted(path)).err()
     }
@@ -317,7 +317,7 @@ impl Artifacts {
         Image::of(Box::new(map)).map_err(damaged)
     }
 
-    /// What is said where nothing of this build is.
+    /// Returns the message for artifacts of this build that do not exist.
     fn absence(&self) -> String {
         match self.folder.is_dir() {
             true => "it was compiled by another build, for other flags or for another processor".to_owned(),

@@ -1,4 +1,4 @@
-//! What `make guests` says about a guest it built.
+//! Manifest of a guest, which `make guests` writes.
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
-//! Safepoints: what lets a guest be stopped that looks at no epoch.
+//! Safepoints: checks by which a guest that polls no epoch can be stopped.
 //!
-//! At the head of every loop, and at the beginning of functions that may call themselves in the end, the guest looks at one byte of its
+//! At the head of every loop, and at the beginning of functions that may call themselves in the end, the guest checks one byte of its
 //! memory, and calls the host where it is not 0:
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! at a fixed place in memory is one instruction away. Every cycle passes the head of a loop and every recursion the beginning
 //! of a function, so no code goes on for long without looking.
 //!
-//! The guest may not call the host while the host makes room in it for what it hands over. A global says so; whoever then comes
-//! to a safepoint goes on, and looks again at the next one.
+//! The guest may not call the host during an allocation by which the host passes values to it. A global marks that time; a safepoint that
+//! is reached then does nothing, and the next one checks again.
 
 use wasm_encoder::{
     BlockType, BranchHint, BranchHints, CodeSection, Component, ConstExpr, Encode, ExportSection, Function, GlobalType,
@@ -24,9 +24,9 @@ use crate::{contract::error::Cause, kernel::border::WORLD_PACKAGE};
 
 /// The export whose code names the address of the byte; see `guests/common/safepoint.c`.
 const ADDRESS: &str = "cellar_safepoint";
-/// The interface and the name of what is called.
+/// Interface and name of the import that is called.
 const GIVE_WAY: (&str, &str) = ("control@", "give-way");
-/// During what is exported under these names the host is making room for what it hands over, or gives it back.
+/// Prefixes of the exports during which the guest may not call the host: it allocates or frees memory for what it passes.
 const CLOSED: [&str; 2] = ["cabi_realloc", "cabi_post_"];
 
 /// Adds safepoints to that module of a baked component which is the guest.
@@ -66,19 +66,19 @@ pub(super) fn add_safepoints(component: &[u8]) -> Result<Vec<u8>, Cause> {
     Ok(changed.finish())
 }
 
-/// What must be known of the guest's module before its code is changed.
+/// Facts about the guest's module, gathered before its code is changed.
 struct Guest<'a> {
-    /// How many values each type of function takes and gives.
+    /// Numbers of parameters and results of each function type.
     arities: Vec<(usize, usize)>,
-    /// Of functions, imported ones first.
+    /// Type of each function, imported ones first.
     types: Vec<u32>,
     functions_imported: u32,
     globals: u32,
     exports: Vec<Export<'a>>,
     give_way: u32,
-    /// Of the byte.
+    /// Address of the safepoint byte.
     address: u64,
-    /// Whether each of the functions that are not imported begins with a check.
+    /// True for each function that begins with a check; imported ones are not listed.
     entries: Vec<bool>,
 }
 
@@ -240,7 +240,7 @@ fn closed(function: u32, takes: u32, is_closed: u32) -> Function {
     body
 }
 
-/// What is inserted: instructions, and which byte of them is the branch.
+/// Instructions to insert, and the offset of the branch in them.
 struct Check {
     bytes: Vec<u8>,
     branch: usize,
@@ -288,8 +288,8 @@ impl Check {
     }
 }
 
-/// Which functions begin with a check: each that calls through a table, and of those that call each other in a circle, as many
-/// that no circle is without one. `calls` has what each of them calls by name.
+/// Returns which functions begin with a check: each that calls through a table, and so many of those that call each other in a cycle that
+/// no cycle is without one. `calls` has the calls of each function that is not imported.
 fn entries(calls: &[Calls], imported: u32) -> Vec<bool> {
     let mut checked: Vec<bool> = calls.iter().map(|calls| calls.any).collect();
     // Of each: 0 is new, 1 is on the way that leads here, 2 is done.
@@ -322,10 +322,10 @@ fn entries(calls: &[Calls], imported: u32) -> Vec<bool> {
     checked
 }
 
-/// What a function calls.
+/// Calls that a function makes.
 struct Calls {
     named: Vec<u32>,
-    /// It calls what it finds in a table.
+    /// True if it calls through a table or a reference.
     any: bool,
 }
 
@@ -348,7 +348,7 @@ impl Calls {
     }
 }
 
-/// What a function gives that gives a constant.
+/// Returns the constant that a function returns; an error if its body is anything but a constant.
 fn constant(body: &FunctionBody<'_>) -> Result<u64, Cause> {
     let operators = body.get_operators_reader()?.into_iter().collect::<Result<Vec<_>, _>>()?;
     match operators.as_slice() {

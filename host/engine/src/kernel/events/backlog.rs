@@ -1,5 +1,5 @@
-//! What code of a session writes while none of its cells runs: timers, tasks, promises that nobody awaits. It waits for the
-//! session's next cell, in bounded memory, and is told at once to whoever listens.
+//! Text that code of a session writes while none of its cells runs: timers, tasks, promises that nobody awaits. It waits for the session's
+//! next cell, in bounded memory, and is sent at once to listeners.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -16,15 +16,15 @@ use tokio::sync::broadcast;
 pub struct Background {
     /// The cell that began what has written it; 0 when that is not known.
     pub cell: CellId,
-    /// Whether it went to standard error.
+    /// True if the text went to standard error.
     pub is_stderr: bool,
-    /// What was written.
+    /// Text that was written.
     pub text: String,
     /// Bytes before it that are not kept.
     pub left_out: u64,
 }
 
-/// What a session's code has written between cells.
+/// Texts that a session's code has written between cells.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     held: Mutex<Held>,
@@ -35,7 +35,7 @@ pub(crate) struct Backlog {
 struct Held {
     texts: VecDeque<Background>,
     bytes: usize,
-    /// Bytes of what made room for the rest.
+    /// Bytes of the texts that were dropped to make room.
     left_out: u64,
 }
 
@@ -60,7 +60,7 @@ impl Backlog {
         }
     }
 
-    /// What was written since this was last asked.
+    /// Takes the texts that were written since the last call.
     pub(crate) fn take(&self) -> Vec<Background> {
         let mut held = std::mem::take(&mut *lock(&self.held));
         if let Some(first) = held.texts.front_mut() {
@@ -69,7 +69,7 @@ impl Backlog {
         held.texts.into()
     }
 
-    /// Hears what is written from now on.
+    /// Subscribes to text that is written from now on.
     pub(crate) fn listen(&self) -> BackgroundReader {
         BackgroundReader(self.heard.subscribe())
     }
@@ -94,13 +94,13 @@ impl Held {
     }
 }
 
-/// Hears what code of a session writes while none of its cells runs; see [`Session::background`](crate::Session::background).
+/// Reader of what code of a session writes while none of its cells runs; see [`Session::background`](crate::Session::background).
 #[derive(Debug)]
 pub struct BackgroundReader(broadcast::Receiver<Background>);
 
 impl BackgroundReader {
-    /// The next text; none when the session has ended. A reader that lags misses the oldest, which the session's next
-    /// cell is told of all the same.
+    /// Returns the next text; `None` when the session has ended. A reader that lags misses the oldest texts, which the session's next cell
+    /// still gets.
     ///
     /// # Cancel safety
     /// Cancel safe.

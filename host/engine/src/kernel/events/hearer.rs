@@ -1,4 +1,4 @@
-//! The reader of a cell's run, as it is reached by what goes on in the run's name outside of the cell's kernel.
+//! Reader of a cell's run, for events in the run's name from outside of the cell's kernel.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,10 +8,10 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::unread::Queue;
 use crate::kernel::record::RunRecord;
 
-/// Tells the run of a cell what happens elsewhere, as long as the cell runs.
+/// Sender of events to the run of a cell, from outside of its kernel, as long as the cell runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Hearer {
-    /// Place of the cell in its run.
+    /// Index of the cell in its run.
     pub(crate) index: usize,
     way: Arc<Mutex<Option<Way>>>,
 }
@@ -22,11 +22,11 @@ struct Way {
     record: Option<RunRecord>,
 }
 
-/// The kernel's end of a [`Hearer`]: nothing is heard through it any more once this is dropped.
+/// Kernel's end of a [`Hearer`], which sends nothing any more once this is dropped.
 #[derive(Debug)]
 pub(crate) struct Gate(Hearer);
 
-/// Holds back what others tell the run.
+/// Guard that holds back events of others for the run.
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'a, Option<Way>>);
 
 impl Gate {
@@ -38,7 +38,7 @@ impl Gate {
         self.0.clone()
     }
 
-    /// Nobody else tells the run anything meanwhile: what is recorded and what is sent keep one order.
+    /// Locks out other senders, so that events are recorded and sent in one order.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn(lock(&self.0.way))
     }
@@ -51,11 +51,11 @@ impl Drop for Gate {
 }
 
 impl Hearer {
-    /// Tells the run of an event, and waits while its reader is behind. Gives the event back when nobody hears it: the
-    /// cell has ended, or its reader has gone.
+    /// Sends an event to the run, and waits while its reader is behind. Returns the event if nobody reads it: the cell has ended, or its
+    /// reader has gone.
     ///
     /// # Cancel safety
-    /// Cancel safe: an event that was not told is dropped.
+    /// Cancel safe: an event that was not sent is dropped.
     pub(crate) async fn hear(&self, event: EventKind) -> Result<(), Box<EventKind>> {
         let mut event = event;
         loop {

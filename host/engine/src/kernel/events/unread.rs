@@ -1,10 +1,10 @@
-//! What the events of all runs of this process take until their readers have taken them in.
+//! Accounting of the memory that the events of all runs of this process take until their readers have read them.
 //!
-//! Each run has a short queue, but there may be thousands of runs, and an event may be a picture of megabytes. So that readers
-//! who do not read cost no memory, the bytes of an event of some size are counted before it is queued, and its guest waits
-//! while there is no room. Room goes to [accounts](Unread), each of which leaves as much free as it has: one whose readers have
-//! stopped holds up no other. The runs of an account share what it has, but each gets on by itself with what it prints and with
-//! displays of up to 1 MiB: only larger ones wait while others of the same account, whose readers have stopped, hold all room.
+//! Each run has a short queue, but there may be thousands of runs, and an event may be a picture of megabytes. So that readers who do not
+//! read cost no memory, the bytes of an event of some size are counted before it is queued, and its guest waits while there is no
+//! capacity. Capacity goes to [accounts](Unread), each of which leaves as much free as it has: one whose readers have stopped holds up no
+//! other. The runs of an account share what it has, but each gets on by itself with what it prints and with displays of up to 1 MiB: only
+//! larger ones wait while others of the same account, whose readers have stopped, hold all of it.
 
 use std::{
     pin::pin,
@@ -26,8 +26,8 @@ use tokio::sync::{
     mpsc::{self, error::TrySendError},
 };
 
-/// An account of what waits for readers: that of the sessions of somebody. A cheap handle; [`Unread::default`] is that of all
-/// sessions of the process that have no other.
+/// Account of the unread bytes of a group of sessions, such as those of a tenant. A cheap handle; [`Unread::default`] is the account of
+/// all sessions of the process that have no other.
 #[derive(Clone, Debug)]
 pub struct Unread(Arc<Account>);
 
@@ -43,7 +43,7 @@ struct Bound {
     bytes_max: usize,
     /// Bytes of all accounts.
     held: Mutex<usize>,
-    /// Tells those who wait that there is more room.
+    /// Notifies waiters that there is more capacity.
     freed: Notify,
 }
 
@@ -55,12 +55,12 @@ impl Default for Unread {
 }
 
 impl Unread {
-    /// An account with a bound of so many bytes, for itself and those [beside](Unread::beside) it.
+    /// Creates an account with a bound of so many bytes, for itself and those [beside](Unread::beside) it.
     pub fn bounded(bytes_max: usize) -> Unread {
         Unread::within(Arc::new(Bound { bytes_max, held: Mutex::new(0), freed: Notify::new() }))
     }
 
-    /// A further account within the same bound, for the sessions of somebody else.
+    /// Creates a further account within the same bound, for another group of sessions.
     pub fn beside(&self) -> Unread {
         Unread::within(self.0.bound.clone())
     }
@@ -69,13 +69,13 @@ impl Unread {
         Unread(Arc::new(Account { bound, held: Mutex::new(0) }))
     }
 
-    /// Bytes that are counted.
+    /// Returns the bytes that are counted.
     pub fn size_bytes(&self) -> usize {
         *lock(&self.0.held)
     }
 
-    /// Counts an event of a queue of which so much is counted already, or says that it must wait for room. Small events are
-    /// counted as nothing: the queues of their runs bound them.
+    /// Counts an event of a queue with so many bytes counted already, or returns `None` if it must wait. Small events are counted as
+    /// nothing: the queues of their runs bound them.
     fn count(&self, event: &EventKind, of_queue: &Arc<AtomicUsize>) -> Option<UnreadBytes> {
         let bytes = event.size_bytes();
         if bytes < EVENT_BYTES_COUNTED {
@@ -126,7 +126,7 @@ struct Counted {
 }
 
 impl UnreadBytes {
-    /// How many they are; small events count as nothing.
+    /// Returns the bytes that are counted; 0 for a small event.
     pub fn size_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |counted| counted.bytes)
     }
@@ -149,7 +149,7 @@ impl Drop for UnreadBytes {
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) kind: EventKind,
-    /// What it is counted as.
+    /// Bytes that are counted for the event.
     pub(crate) unread: UnreadBytes,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Queued {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     events: mpsc::Sender<Queued>,
-    /// Where events are counted; absent where those who read them count them themselves.
+    /// Account in which events are counted; absent where their readers count them.
     unread: Option<Unread>,
     /// Bytes of what went this way that are counted.
     counted: Arc<AtomicUsize>,
@@ -168,8 +168,8 @@ impl Queue {
         Queue { events, unread, counted: Arc::default() }
     }
 
-    /// Sends an event if there is room for it, and gives it back otherwise. `before` comes first: whoever reads it may go on at
-    /// once.
+    /// Sends an event if there is capacity for it, and returns it otherwise. `before` is called first, because a reader may act on the
+    /// event at once.
     pub(crate) fn try_send(
         &self,
         event: EventKind,
@@ -192,7 +192,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until there may be room for an event, or nobody reads any more.
+    /// Waits until there may be capacity for an event, or the reader is gone.
     pub(crate) async fn room(&self, event: &EventKind) {
         let counted = async {
             if let Some(unread) = &self.unread {
@@ -209,7 +209,7 @@ impl Queue {
 }
 
 impl From<EventKind> for Queued {
-    /// An event that is counted by nobody: a small one, or one that its reader does not keep.
+    /// Wraps an event that is not counted: a small one, or one that its reader does not keep.
     fn from(kind: EventKind) -> Queued {
         Queued { kind, unread: UnreadBytes::default() }
     }

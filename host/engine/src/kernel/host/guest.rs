@@ -29,12 +29,12 @@ pub(crate) struct Guest {
     mounts: Vec<OpenMount>,
     artifacts: Artifacts,
     digest: OnceLock<String>,
-    /// The memory of a new kernel, once somebody asked.
+    /// Memory of a new kernel, once it was needed.
     image: OnceLock<Arc<Image>>,
 }
 
 impl Guest {
-    /// Loads what `bake` has made.
+    /// Loads the artifacts that `bake` has made.
     pub(crate) fn load(
         artifacts: Artifacts,
         language: Language,
@@ -60,7 +60,7 @@ impl Guest {
         }))
     }
 
-    /// No threads, but room for them.
+    /// Returns a reservation of no threads, which a kernel may extend.
     pub(crate) fn threads(&self) -> Threads {
         self.engines.threads(self.flavour)
     }
@@ -70,14 +70,14 @@ impl Guest {
         &self.mounts
     }
 
-    /// A new kernel bound to nobody.
+    /// Creates a kernel without a session.
     pub(crate) async fn fresh(&self, room: Room) -> Result<Kernel, Error> {
         let binding =
             Binding::nobodys(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
         Kernel::start(&self.engines, &self.linked, self.language, self.flavour, binding, room).await
     }
 
-    /// What the memory of every new kernel holds.
+    /// Returns the memory image that every new kernel starts from.
     ///
     /// # Errors
     /// When its cache was emptied meanwhile.
@@ -89,7 +89,7 @@ impl Guest {
         Ok(self.image.get_or_init(|| image))
     }
 
-    /// SHA-256 of the baked component: which guest a snapshot belongs to.
+    /// Returns the SHA-256 of the baked component, which tells the guest of a snapshot.
     ///
     /// # Errors
     /// When its cache was emptied meanwhile.

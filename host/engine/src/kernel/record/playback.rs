@@ -1,4 +1,4 @@
-//! The side of a replay that a kernel sees: it is told what the recorded one was told.
+//! Replay as a kernel sees it: the kernel gets the recorded answers.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use super::{Fall, Import, Item, mark};
 use crate::formats::tape::{Cursor, RECORDING, ReplayError};
 
-/// What a kernel that is replayed has come to.
+/// Progress of a kernel that is replayed.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It said this again.
+    /// It made this event again.
     Said(EventKind),
     /// It came back from an entry, or died in it, as it had.
     Left,
@@ -29,9 +29,9 @@ pub(crate) struct Playback {
     error: Option<ReplayError>,
     /// The last entry ended as it had.
     has_left: bool,
-    /// When an item was last taken.
+    /// Time when an item was last taken.
     moved: Instant,
-    /// How long the guest may go on without taking one.
+    /// Longest time that the guest may go on without taking an item.
     patience: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Playback {
         Playback { cursor, stream, next: None, progress, error: None, has_left: false, moved: Instant::now(), patience }
     }
 
-    /// What comes next; `None` at the end, or when it cannot be told.
+    /// Returns the next item without taking it; `None` at the end, or after an error.
     fn peek(&mut self) -> Option<&Item> {
         if self.next.is_none() && self.error.is_none() {
             self.next = self.read().unwrap_or_else(|error| {
@@ -74,7 +74,7 @@ impl Playback {
         Some(cell)
     }
 
-    /// Whether the last entry ended as it had, since this was last asked.
+    /// Returns true if an entry has ended as recorded since the last call.
     pub(crate) fn has_left(&mut self) -> bool {
         std::mem::take(&mut self.has_left)
     }
@@ -84,12 +84,13 @@ impl Playback {
         self.error.take()
     }
 
-    /// Tells what the kernel has come to. Whether somebody still wants to know.
+    /// Sends progress to the replay. Returns false if nobody receives it any more.
     pub(crate) async fn tell(&self, progress: Progress) -> bool {
         self.progress.send(progress).await.is_ok()
     }
 
-    /// Whether the guest has nothing more to do: it was killed here, the recording ends, or it went another way.
+    /// Returns true if the guest has nothing more to do: it was killed here, the recording ends, it diverged, or nobody receives its
+    /// progress.
     pub(crate) fn is_over(&mut self, cell: u32) -> bool {
         if self.moved.elapsed() > self.patience && self.error.is_none() {
             let found = format!("has asked for nothing in {:?}", self.patience);
@@ -98,7 +99,7 @@ impl Playback {
         self.error.is_some() || self.progress.is_closed() || self.is_at_end()
     }
 
-    /// Whether the recording has no more of what the guest did in this entry.
+    /// Returns true if the recording has nothing more of what the guest did in this entry.
     fn is_at_end(&mut self) -> bool {
         matches!(self.peek(), None | Some(Item::Gone | Item::Died { was_killed: true }))
     }
@@ -112,10 +113,10 @@ impl Playback {
         }
     }
 
-    /// What an import answered.
+    /// Returns the recorded answer of an import.
     ///
     /// # Errors
-    /// When the guest must end here, or asks something else than it did.
+    /// When the guest must end here, or makes another call than the recorded one.
     pub(crate) fn answer<T: DeserializeOwned>(
         &mut self,
         cell: u32,
@@ -144,7 +145,7 @@ impl Playback {
         })
     }
 
-    /// Takes in what the guest says.
+    /// Compares an event of the guest with the recording, and sends it to the replay if they agree.
     pub(crate) async fn said(&mut self, cell: u32, event: EventKind) {
         if self.error.is_some() || self.is_at_end() {
             return;

@@ -60,12 +60,12 @@ impl Beat {
     }
 }
 
-/// Where a byte of a guest's memory is.
+/// Address of a byte of a guest's memory.
 #[derive(Clone, Copy, Debug)]
 struct Byte(usize);
 
 impl Byte {
-    /// Only while its beat is among those that run.
+    /// Stores a value. Called only while its beat is among those that run.
     #[expect(unsafe_code, reason = "another thread writes to a guest's memory while it runs; see the SAFETY note")]
     fn set(self, value: u8) {
         // SAFETY: the address is that of a byte within the linear memory of a live store, which never moves: every memory has

@@ -1,8 +1,8 @@
-//! Processor time that may be spent on what nobody has asked for: it is saved up while time passes, to a limit.
+//! Processor time for work that no caller has requested: it is saved up while time passes, to a limit.
 
 use std::time::{Duration, Instant};
 
-/// What has been saved up.
+/// Processor time that has been saved up.
 #[derive(Debug)]
 pub(crate) struct Credit {
     saved: Duration,
@@ -20,7 +20,7 @@ impl Credit {
         Credit { saved: saved_max, saved_max, one_in, processors, since: Instant::now() }
     }
 
-    /// Whether it has so much.
+    /// Returns true if so much has been saved up at `now`.
     pub(crate) fn affords(&mut self, cost: Duration, now: Instant) -> bool {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.since, now));
         let earned = passed.checked_div(self.one_in).unwrap_or_default().saturating_mul(self.processors);

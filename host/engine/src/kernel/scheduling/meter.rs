@@ -34,7 +34,7 @@ pub(crate) fn start_ticker(tick: impl Fn() -> Option<()> + Send + 'static) -> st
     Ok(())
 }
 
-/// Asks one run to stop. Held by the run, read by the kernel that works for it.
+/// Flag that requests the stop of one run. Held by the run, read by the kernel that works for it.
 #[derive(Debug)]
 pub(crate) struct StopFlag {
     stopped: AtomicBool,
@@ -50,12 +50,12 @@ impl StopFlag {
         Arc::new(StopFlag { stopped, kernel, others: Notify::new() })
     }
 
-    /// Whether somebody asked.
+    /// Returns true if the stop was requested.
     pub(crate) fn is_set(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Asks. The kernel notices at its next poll, or at once when it waits.
+    /// Requests the stop. The kernel notices at its next poll, or at once when it waits.
     pub(crate) fn set(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         if let Some(kernel) = &*lock(&self.kernel) {
@@ -64,7 +64,7 @@ impl StopFlag {
         self.others.notify_waiters();
     }
 
-    /// Waits until somebody asks.
+    /// Waits until the stop is requested.
     pub(crate) async fn stopped(&self) {
         let notified = self.others.notified();
         let mut notified = std::pin::pin!(notified);
@@ -84,7 +84,7 @@ impl StopFlag {
 /// Monotonic time as one guest sees it, in nanoseconds. It goes on over a restore, also in another process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GuestClock {
-    /// What the guest's clock shows beyond this process's.
+    /// Nanoseconds that the guest's clock is ahead of this process's.
     ahead: i64,
 }
 
@@ -97,12 +97,12 @@ impl GuestClock {
         GuestClock { ahead: i64::try_from(nanos).unwrap_or(i64::MAX).saturating_sub(since_origin(Instant::now())) }
     }
 
-    /// What it shows at a moment.
+    /// Returns the nanoseconds that it shows at an instant.
     pub(crate) fn nanos(self, instant: Instant) -> u64 {
         u64::try_from(since_origin(instant).saturating_add(self.ahead)).unwrap_or(0)
     }
 
-    /// When it shows `nanos`; `None` is never.
+    /// Returns the instant at which it shows `nanos`; `None` is never.
     pub(crate) fn instant(self, nanos: u64) -> Option<Instant> {
         let since = i64::try_from(nanos).ok()?.saturating_sub(self.ahead);
         ORIGIN.checked_add(Duration::from_nanos(u64::try_from(since).unwrap_or(0)))
@@ -122,7 +122,7 @@ pub(crate) struct CpuMeter {
     began: AtomicU64,
     /// See [`CpuMeter::yields`].
     is_yielding: AtomicBool,
-    /// Where the kernel's imports leave calls that may be answered at once.
+    /// Slot in which the kernel's imports leave calls that may be answered at once.
     pub(crate) offhand: Offhand,
 }
 
@@ -161,9 +161,9 @@ impl CpuMeter {
 #[derive(Clone)]
 pub(crate) struct WayIn {
     pub(crate) meter: Arc<CpuMeter>,
-    /// Absent for a kernel that belongs to nobody.
+    /// Turn of the kernel; absent for a kernel without a session.
     pub(crate) turn: Option<Arc<Turn>>,
-    /// Present for a guest with safepoints.
+    /// Safepoint byte; present for a guest with safepoints.
     pub(crate) beat: Option<Arc<Beat>>,
 }
 
@@ -229,7 +229,7 @@ impl<F> Drop for Measured<F> {
     }
 }
 
-/// What the processes of a cell have used, theirs included. It is part of what the cell uses.
+/// Usage of the processes of a cell and of their processes. It is part of the cell's usage.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     fuel: AtomicU64,
@@ -254,13 +254,13 @@ impl Spent {
     }
 }
 
-/// Memory that the kernels of many sessions may have together: what each that is awake has beyond its guest's image, which
-/// all kernels map. A cell that wants more is told that there is none. A cheap handle.
+/// Memory that the kernels of many sessions may have together: what each that is awake has beyond its guest's image, which all kernels
+/// map. A cell that wants more than is left fails to allocate. A cheap handle.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget(pub(crate) Arc<MemoryPool>);
 
 impl MemoryBudget {
-    /// So many bytes.
+    /// Creates a budget of so many bytes.
     pub fn new(limit_bytes: u64) -> MemoryBudget {
         MemoryBudget(Arc::new(MemoryPool::new(limit_bytes)))
     }
@@ -304,18 +304,18 @@ impl MemoryPool {
     }
 }
 
-/// Lets linear memory grow to a limit, and tells the guest no beyond it.
+/// Lets linear memory grow to a limit, and refuses growth beyond it.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     limit_bytes: u64,
-    /// Where what is beyond the image is taken from, from each as much, and how much was.
+    /// Pools that memory beyond the image is taken from: `pooled_bytes` from each.
     pools: Vec<Arc<MemoryPool>>,
     pooled_bytes: u64,
     /// The memory is made what it was, which the pools do not refuse.
     pub(crate) is_restoring: bool,
     /// The largest size so far.
     pub(crate) peak_bytes: u64,
-    /// Whether growth was refused since the flag was last cleared: tells an abort for lack of memory from others.
+    /// True if growth was refused since the flag was last cleared: distinguishes an abort for lack of memory from others.
     pub(crate) refused: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Calls that can be answered at once: each is polled one time while its guest is suspended, before a task is made of it.
 //!
-//! An import runs on its guest's stack, where no bridge may run. So it hands the call over to whoever polls the kernel, which
-//! has a stack of its own, and is gone on with as soon as that has been done: nothing is scheduled, and nobody is woken.
+//! An import runs on its guest's stack, where no bridge may run. So it hands the call over to `WayIn`, which polls the kernel on a stack
+//! of its own. The import goes on as soon as the call has been polled: nothing is scheduled, and nobody is woken.
 //!
-//! The kernel can do nothing else meanwhile. Where two answers in a row took long, the calls that come next are tasks at once, so
-//! that bridges which compute much do so beside each other and beside the kernel. One alone may have waited for its processor.
+//! The kernel can do nothing else meanwhile. After two slow answers in a row the next calls become tasks at once, so that bridges which
+//! compute much run in parallel to each other and to the kernel. A single slow answer may only have waited for its processor.
 
 use std::{
     future::{Future, poll_fn},
@@ -22,19 +22,19 @@ use crate::contract::bridge::{CallError, CallErrorKind, CallResult};
 /// A call on its way to an answer.
 pub(crate) type Job = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
-/// How long a bridge may be polled before it counts as one that takes its time.
+/// Duration of a poll above which a bridge counts as slow.
 const LONG: Duration = Duration::from_micros(200);
 /// Calls that are not tried after two that took long.
 const UNTRIED: u32 = 100;
 
-/// Where an import of a kernel leaves a call, and finds what became of it. Its other half is in `WayIn`, which polls the kernel.
+/// Slot in which an import of a kernel leaves a call and finds the result. `WayIn`, which polls the kernel, serves it.
 #[derive(Default)]
 pub(crate) struct Offhand(Mutex<Desk>);
 
 #[derive(Default)]
 struct Desk {
     hand: Hand,
-    /// Whether the last call that was tried took long.
+    /// True if the last call that was tried took longer than [`LONG`].
     was_long: bool,
     /// Calls that will not be tried.
     untried: u32,
@@ -42,7 +42,7 @@ struct Desk {
 
 #[derive(Default)]
 enum Hand {
-    /// Nobody is there who would poll what is left here.
+    /// Nothing polls a call that is left here.
     #[default]
     Closed,
     Open,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Offhand {
 }
 
 impl Offhand {
-    /// Has a call polled once. Gives its answer, or the call itself when that takes longer.
+    /// Has a call polled once. Returns its answer, or the call itself if that takes longer or the call cannot be tried now.
     ///
     /// # Cancel safety
     /// Dropping the future drops the call, now or when the kernel is polled next.
@@ -101,8 +101,8 @@ impl Offhand {
         lock(&self.0).hand = Hand::Closed;
     }
 
-    /// Polls a call that was left here, if one was, and says how long that took, though no more than [`LONG`]: a thread that has
-    /// to wait for its processor meanwhile shall not hide what its guest uses. A bridge that panics fails its call alone.
+    /// Polls the call that was left here, if any. Returns the duration of the poll, though no more than [`LONG`]: a thread that has to
+    /// wait for its processor meanwhile shall not hide what its guest uses. A bridge that panics fails its call alone.
     pub(crate) fn serve(&self, cx: &mut Context<'_>) -> Option<Duration> {
         let mut job = {
             let mut desk = lock(&self.0);
@@ -134,7 +134,7 @@ impl Offhand {
     }
 }
 
-/// What a cell is told of a bridge that panicked.
+/// Returns the error of a call whose bridge panicked.
 pub(crate) fn panicked() -> CallError {
     CallError::new(CallErrorKind::Failed, "the host failed while answering the call")
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::contract::bridge::Response;
 
-    /// Has a call asked and served as a kernel's poll would; whether the guest had to wait for longer, or the answer.
+    /// Asks and serves a call as a kernel's poll would. Returns its answer, or the call if it needs longer.
     fn ask(offhand: &Offhand, job: Job) -> Option<Result<CallResult, Job>> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut asked = Box::pin(offhand.ask(job));

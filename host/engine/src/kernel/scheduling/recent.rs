@@ -10,14 +10,14 @@ pub(crate) trait Unpacked: Debug + Send + Sync {
     /// Bytes that are not packed.
     fn bytes(&self) -> usize;
 
-    /// Whether they are still there.
+    /// Returns true if the captured memory still exists.
     fn is_there(&self) -> bool;
 
     /// Packs it. Blocks.
     fn pack(&self);
 }
 
-/// What is kept unpacked on a host.
+/// Captured memory that is kept unpacked on a host.
 #[derive(Debug)]
 pub(crate) struct Recent {
     bytes_max: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Recent {
 struct Kept {
     /// The one that fell asleep first comes first, each with its bytes.
     all: VecDeque<(usize, Box<dyn Unpacked>)>,
-    /// Of all of them.
+    /// Sum of the bytes of all of them.
     bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A kernel as it is seen by those that share its host with it.
+//! State of a kernel that others on its host can see.
 
 use std::{
     sync::{
@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 
 use super::{meter::GuestClock, turns::Claim};
 
-/// A kernel among those of its host: whose room it has, whether it is idle, and how it is woken.
+/// Entry of a kernel among those of its host: its claim to room, whether it is idle, and how it is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Resident {
-    /// Whose room it has.
+    /// Share that the kernel's room belongs to.
     pub(crate) claim: Claim,
     /// Wakes the kernel when it is to sleep, to stop or to end.
     pub(crate) wake: Arc<Notify>,
-    /// When it was last entered, on this process's clock.
+    /// Time when it last began to wait, in nanoseconds of this process's clock.
     last_used: AtomicU64,
-    /// It has nothing to do but to wait.
+    /// True if it has nothing to do but to wait.
     is_idle: AtomicBool,
     sleep_wanted: AtomicBool,
     /// Processes that its cells have started and that have not ended.
@@ -44,30 +44,30 @@ impl Resident {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
-    /// Since when it has been idle, on this process's clock; absent while it is busy.
+    /// Returns the time since which it has been idle, on this process's clock; `None` while it is busy.
     pub(super) fn idle_since(&self) -> Option<u64> {
         let last_used = self.last_used.load(Ordering::Relaxed);
         self.is_idle.load(Ordering::SeqCst).then_some(last_used)
     }
 
-    /// Tells it to fall asleep.
+    /// Requests the kernel to fall asleep.
     pub(super) fn put_to_sleep(&self) {
         self.sleep_wanted.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
-    /// Whether it was told to fall asleep since this was last asked.
+    /// Returns true if a sleep was requested since the last call.
     pub(crate) fn is_sleep_wanted(&self) -> bool {
         self.sleep_wanted.load(Ordering::Relaxed) && self.sleep_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Counts a process of its cells as long as what is given lives.
+    /// Counts a process of its cells until the returned guard is dropped.
     pub(crate) fn process(self: &Arc<Resident>) -> WaitsForProcess {
         self.processes.fetch_add(1, Ordering::SeqCst);
         WaitsForProcess(self.clone())
     }
 
-    /// Whether any of its cells may wait for a process.
+    /// Returns true if any of its cells may wait for a process.
     pub(super) fn waits_for_processes(&self) -> bool {
         self.processes.load(Ordering::SeqCst) > 0
     }

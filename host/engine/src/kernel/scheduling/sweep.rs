@@ -1,8 +1,8 @@
-//! Room for kernels: how many of a host may be awake, who waits in line for that, and which of them falls asleep.
+//! Capacity for kernels that are awake: how many a host may have, who waits in the queue for it, and which kernel falls asleep.
 //!
-//! Room goes to the [share](crate::config::CpuShare) that has least of it by its weight, and within a share to who came first. No
-//! kernel falls asleep for a share that has more than its own, unless it was idle for some time; and where there are several shares,
-//! each leaves some room free for the others, since a loop that never ends never gives room back.
+//! Capacity goes to the [share](crate::config::CpuShare) that has least of it by its weight, and within a share to the first that came. No
+//! kernel falls asleep for a share that has more than its own, unless it was idle for some time. Where there are several shares, each
+//! leaves some capacity free for the others, since a loop that never ends never gives its own back.
 
 use std::{
     collections::HashMap,
@@ -28,18 +28,18 @@ use super::{
 };
 use crate::contract::config::Rests;
 
-/// How long an idle kernel stays awake while shares that have more want room.
+/// Time that an idle kernel stays awake while shares that have more want room.
 const IDLE_KEPT: Duration = Duration::from_secs(5);
-/// How often who waits looks for a kernel that may fall asleep.
+/// Interval at which a waiter looks for a kernel that may fall asleep.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// What one share may have, for each that it leaves free.
+/// Kernels that one share may have for each that it leaves free.
 const FOR_EACH_LEFT: usize = 7;
-/// One part in so many of the time of all processors may go into checkpoints before cells.
+/// Divisor of the time of all processors: one part in so many may go into checkpoints before cells.
 const CHECKPOINTS_SHARE: u32 = 10;
-/// Shares of a host of which each may have all: that of whoever names none, and one besides.
+/// Largest number of shares at which each may have all room of a host: that of sessions that name none, and one more.
 const SHARES_ALONE: usize = 2;
 
-/// Room for one kernel. The kernel that has it gives it back when its memory is gone.
+/// Permit for one kernel to be awake. The kernel releases it when its memory is gone.
 #[derive(Debug)]
 pub(crate) struct Room {
     line: Arc<Line>,
@@ -52,11 +52,11 @@ impl Drop for Room {
     }
 }
 
-/// Who has room, and who waits for it.
+/// Room that is taken, and the queue of waiters for room.
 #[derive(Debug)]
 struct Line {
     table: Mutex<Table>,
-    /// How many wait, to be asked without the table.
+    /// Number of waiters, which can be read without the table.
     waiting: AtomicUsize,
     turns: Arc<Turns>,
 }
@@ -97,24 +97,24 @@ impl Table {
         }
     }
 
-    /// Whether a share may have more, be there room or not.
+    /// Returns true if a share may have more room, whether or not any is free.
     fn leaves_enough(&self, claim: Claim, is_alone: bool) -> bool {
         let left = self.free.saturating_sub(1);
         is_alone || claim.share == 0 || self.held(claim) < left.saturating_mul(FOR_EACH_LEFT).max(1)
     }
 
-    /// What a share has, to be compared with what others have.
+    /// Returns the room of a share by its weight, to be compared with that of others.
     fn part(&self, claim: Claim) -> u128 {
         let held = (self.held(claim) as u128).saturating_mul(1_000_000);
         held.checked_div(claim.weight.into()).unwrap_or(held)
     }
 
-    /// Whether somebody who waits comes before the one who has room.
+    /// Returns true if a waiter comes before a holder of room.
     fn gives_way(&self, holder: Claim, waiter: Claim) -> bool {
         holder.share == waiter.share || self.part(waiter) <= self.part(holder)
     }
 
-    /// The next of those who wait that may have room.
+    /// Removes and returns the next waiter that may have room.
     fn next(&mut self, is_alone: bool) -> Option<Waiter> {
         let may = self.waiting.iter().enumerate().filter(|(_, waiter)| self.leaves_enough(waiter.claim, is_alone));
         let (place, _) = may.min_by_key(|(_, waiter)| (self.part(waiter.claim), waiter.number))?;
@@ -139,7 +139,7 @@ impl Line {
         Room { line: self.clone(), claim }
     }
 
-    /// Stands in line, unless there is room.
+    /// Takes room if there is some, or joins the queue.
     fn stand(self: &Arc<Line>, claim: Claim) -> Result<Room, (Place, oneshot::Receiver<Room>)> {
         let is_alone = self.is_alone();
         let mut table = lock(&self.table);
@@ -159,7 +159,7 @@ impl Line {
         self.hand_out();
     }
 
-    /// Gives what is free to those who wait.
+    /// Gives free room to those who wait.
     fn hand_out(self: &Arc<Line>) {
         let is_alone = self.is_alone();
         let mut table = lock(&self.table);
@@ -177,7 +177,7 @@ impl Line {
     }
 }
 
-/// A place in the line; given up when dropped.
+/// Position in the queue; given up when dropped.
 struct Place {
     line: Arc<Line>,
     number: u64,
@@ -194,7 +194,7 @@ impl Drop for Place {
 /// The kernels of a host that are awake, and how many may be.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// Kernels that there is room for.
+    /// Kernels that may have room at once.
     pub(crate) kernels_max: usize,
     /// Kernels that may be awake before those that are idle fall asleep.
     awake_max: usize,
@@ -202,7 +202,7 @@ pub(crate) struct Sweep {
     awake: Mutex<Vec<Weak<Resident>>>,
     /// Kernels that fell asleep lately.
     pub(crate) recent: Recent,
-    /// For the checkpoints of all kernels.
+    /// Processor time for the checkpoints of all kernels.
     checkpoints: Mutex<Credit>,
 }
 
@@ -221,7 +221,7 @@ impl Sweep {
         }
     }
 
-    /// Whether the host affords a checkpoint that takes so much.
+    /// Returns true if the host can afford a checkpoint of this cost.
     pub(crate) fn affords(&self, cost: Duration) -> bool {
         lock(&self.checkpoints).affords(cost, Instant::now())
     }
@@ -231,13 +231,13 @@ impl Sweep {
         lock(&self.checkpoints).spend(cost);
     }
 
-    /// Room that is free. There is none while others wait who may have it.
+    /// Takes room if it is free. There is none while others wait who may have it.
     pub(crate) fn free_room(&self, claim: Claim) -> Option<Room> {
         self.line.free(claim)
     }
 
-    /// Waits in line for room. The kernel that has been idle for longest falls asleep; others do when they have nothing
-    /// to do, or have had their turn.
+    /// Waits in the queue for room. The kernel that has been idle for longest falls asleep; others do when they have nothing to do, or
+    /// have had their turn.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the line.
@@ -258,8 +258,8 @@ impl Sweep {
         }
     }
 
-    /// Whether some kernel goes on, so that room will be free: not each that has room waits for its processes. Whoever has
-    /// noted its own and is told yes may wait; the last to do so is told no, whatever the order.
+    /// Returns true if some kernel goes on, so that room will be free: not every kernel that has room waits for its processes. A caller
+    /// that has noted its own process and gets true may wait; the last to do so gets false, whatever the order.
     pub(crate) fn goes_on(&self, claim: Claim) -> bool {
         let is_alone = self.line.is_alone();
         let (free, held, leaves_enough) = {
@@ -276,7 +276,7 @@ impl Sweep {
         free > 0 || kernels.iter().filter(|kernel| waits(kernel)).count() < self.kernels_max
     }
 
-    /// Whether somebody waits for room for whom a kernel gives way.
+    /// Returns true if somebody waits for room to whom a kernel of this share gives way.
     pub(crate) fn is_short(&self, claim: Claim) -> bool {
         if self.line.waiting.load(Ordering::SeqCst) == 0 {
             return false;
@@ -305,7 +305,7 @@ impl Sweep {
         lock(&self.awake).retain(|kernel| !std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(resident)));
     }
 
-    /// Tells the kernel that has been idle for longest to fall asleep, of those that give way to whoever wants it.
+    /// Has the kernel that has been idle for longest fall asleep, of those that give way to `wants`.
     fn put_to_sleep(&self, wants: Option<Claim>, awake: &mut Vec<Weak<Resident>>) {
         let now = GuestClock::default().nanos(Instant::now());
         let kept = u64::try_from(IDLE_KEPT.as_nanos()).unwrap_or(u64::MAX);

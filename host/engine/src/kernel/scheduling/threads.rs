@@ -1,4 +1,4 @@
-//! Room for the threads of guests. Each runs on a native stack of the engine's pool, so all kernels together are bounded.
+//! Capacity for the threads of guests. Each runs on a native stack of the engine's pool, so all kernels together are bounded.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use cellar_core::limits::KERNEL_THREADS_MAX;
 
-/// What is left for the kernels of an engine.
+/// Threads that are left for the kernels of an engine.
 #[derive(Debug)]
 pub(crate) struct ThreadRoom(AtomicU32);
 
@@ -20,7 +20,7 @@ impl ThreadRoom {
 /// The threads of one kernel besides its first; given back when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// Absent where there can be none.
+    /// Capacity of the engine; absent where there can be no threads.
     room: Option<Arc<ThreadRoom>>,
     count: u32,
 }

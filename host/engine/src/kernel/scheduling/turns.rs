@@ -21,7 +21,7 @@ use std::{
 
 use cellar_core::sync::{cores, lock};
 
-/// The weight of a share that nobody gave another one.
+/// Weight of a share for which none was chosen.
 pub const WEIGHT: u32 = 100;
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
@@ -40,10 +40,10 @@ struct Share {
     used_nanos: AtomicU64,
 }
 
-/// Whose room a kernel has, or waits for.
+/// Share for which a kernel has room, or waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The number of the share; that of nobody is 0.
+    /// Number of the share; 0 for none.
     pub(crate) share: u64,
     pub(crate) weight: u64,
 }
@@ -62,14 +62,14 @@ struct Table {
     accounts: HashMap<u64, Account>,
     /// Shares that have kernels which run or wait.
     active: BTreeSet<u64>,
-    /// Where a share begins that has done nothing: nobody at work has used less, or had when it was last looked.
+    /// Usage with which a share begins that has done nothing: no share at work has used less, or had when this was last updated.
     floor: u64,
-    /// For the numbers of shares, and the order of those who wait.
+    /// Counter for the numbers of shares, and for the order of those who wait.
     count: u64,
     origin: Instant,
 }
 
-/// What a share has used, and who works for it.
+/// Usage of a share, and its kernels that run or wait.
 #[derive(Debug)]
 struct Account {
     weight: u64,
@@ -78,9 +78,9 @@ struct Account {
     running: usize,
     /// The sum of the moments when its kernels began that run, in nanoseconds.
     began: u128,
-    /// By what each has used, and by who came first.
+    /// Waiting kernels, by the usage of each, then in the order in which they came.
     waiting: BTreeMap<(u64, u64), Arc<Place>>,
-    /// Where a kernel begins that has done nothing.
+    /// Usage with which a kernel begins that has done nothing.
     floor: u64,
 }
 
@@ -101,7 +101,7 @@ enum Phase {
     Out,
     Waiting {
         since: Instant,
-        /// Its place in the line.
+        /// Key in the account's queue.
         key: (u64, u64),
         waker: Waker,
     },
@@ -140,7 +140,7 @@ impl Turns {
         })))
     }
 
-    /// How many shares there are.
+    /// Returns the number of shares.
     pub(crate) fn shares(&self) -> usize {
         lock(&self.0).accounts.len()
     }
@@ -168,7 +168,7 @@ impl CpuShare {
         Duration::from_nanos(self.0.used_nanos.load(Ordering::Relaxed))
     }
 
-    /// Whose room its kernels have.
+    /// Returns the claim of its kernels to room.
     pub(crate) fn claim(&self) -> Claim {
         Claim { share: self.0.number, weight: self.0.weight }
     }
@@ -184,7 +184,7 @@ impl Account {
         self.running > 0 || !self.waiting.is_empty()
     }
 
-    /// What it has used, with what its kernels use that run.
+    /// Returns its usage by weight, with that of its kernels that run.
     fn used_at(&self, now: u64) -> u64 {
         let since = u128::from(now).saturating_mul(self.running as u128).saturating_sub(self.began);
         self.used.saturating_add(by_weight(u64::try_from(since).unwrap_or(u64::MAX), self.weight))
@@ -214,7 +214,7 @@ impl Table {
         others.filter_map(|number| Some(self.accounts.get(number)?.used)).min()
     }
 
-    /// Whether a kernel that has used so much may begin at once.
+    /// Returns true if a kernel that has used so much may begin at once.
     fn may_begin(&self, share: u64, used: u64, now: u64) -> bool {
         if self.running < self.cores && self.waiting == 0 {
             return true;
@@ -265,7 +265,7 @@ impl Table {
         Phase::Waiting { since: Instant::now(), key, waker }
     }
 
-    /// Notes that a share has changed, and gives turns to those who wait as long as there are cores. Returns what wakes them.
+    /// Notes that a share has changed, and gives turns to those who wait while there are cores. Returns their wakers.
     fn settle(&mut self, share: u64, now: u64) -> Vec<Waker> {
         if let Some(account) = self.accounts.get(&share) {
             if self.active.len() == 1 && self.active.contains(&share) {
@@ -335,8 +335,8 @@ impl Turn {
         Poll::Pending
     }
 
-    /// Notes that the kernel has worked for so many nanoseconds. One that `goes_on` as soon as it may keeps its turn if nobody
-    /// else wants it, and stands in line otherwise.
+    /// Notes that the kernel has worked for so many nanoseconds. If it `goes_on`, it keeps its turn if nobody else wants it, and joins the
+    /// queue otherwise.
     pub(crate) fn end(&self, used: u64, goes_on: Option<&Waker>) {
         let share = self.share.0.number;
         self.share.0.used_nanos.fetch_add(used, Ordering::Relaxed);
@@ -374,7 +374,7 @@ impl Turn {
         wake(table.settle(share, now), table);
     }
 
-    /// How long the kernel has waited since this was last asked.
+    /// Takes the time that the kernel has waited since the last call.
     pub(crate) fn take_waited(&self) -> Duration {
         if self.waited_nanos.load(Ordering::Relaxed) == 0 {
             return Duration::ZERO;
@@ -383,7 +383,7 @@ impl Turn {
     }
 }
 
-/// Wakes those who were given a turn, when nobody holds the table any more: what is woken may look at it.
+/// Wakes those who were given a turn, after the table was unlocked: they may lock it.
 fn wake(given: Vec<Waker>, table: MutexGuard<'_, Table>) {
     drop(table);
     given.into_iter().for_each(Waker::wake);

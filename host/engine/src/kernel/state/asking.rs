@@ -1,4 +1,4 @@
-//! Bridge calls of a kernel's cells: begun, awaited or waited for, and told to their runs.
+//! Bridge calls of a kernel's cells: begun, awaited, and reported to their runs.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ use crate::{
 pub(crate) const COMPLETIONS_MAX: usize = 256;
 /// Calls that are answered at once before the guest has to return: what else waits in it then has its turn.
 const ANSWERED_MAX: usize = 100;
-/// What `start-call` answers when so many calls wait for an answer that none can be begun.
+/// Number that `start-call` returns when so many calls wait for an answer that none can be begun.
 const NO_CALL: u64 = 0;
 /// The primitive by which processes reach their channels.
 pub(crate) const CHANNEL_PRIMITIVE: &str = "process.channel";
@@ -85,7 +85,7 @@ impl StoreData {
         self.cells.get(&cell).map_or(self.deepest, |live| live.origin.depth)
     }
 
-    /// Makes the future of a call, or the refusal, and tells the run of it. A replay makes none.
+    /// Makes the future of a call, or the refusal, and reports the start to the run. A replay makes none.
     async fn announce(
         &mut self,
         cell: u32,
@@ -140,7 +140,7 @@ impl StoreData {
         self.binding.open_calls.begun(number, CalledAs::new(call, call_bytes(call), maker, run, &parent))
     }
 
-    /// Whether somebody hears what `cell` asks.
+    /// Returns true if a run reads the events of `cell`.
     fn is_heard(&self, cell: u32) -> bool {
         self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.reader.is_muted)
     }
@@ -192,7 +192,7 @@ impl StoreData {
         if size > OFFHAND_BYTES_MAX { Err(job) } else { self.cpu.offhand.ask(job).await }
     }
 
-    /// Tells a cell's run, once, that its calls wait for others of the session to end.
+    /// Reports to a cell's run, once, that its calls wait for others of the session to end.
     async fn tell_of_queue(&mut self, cell: u32) {
         let limit = self.binding.limits.calls_in_flight;
         let is_queued = self.binding.calls.open() > limit;
@@ -207,7 +207,7 @@ impl StoreData {
     /// The answer of a call that was begun last, if it was there at once.
     ///
     /// # Errors
-    /// When a replay was not asked for it.
+    /// When a replay has no such call here.
     pub(crate) async fn take_answer(&mut self, call: u64) -> wasmtime::Result<Option<types::Answer>> {
         let end = if self.answered < ANSWERED_MAX { self.binding.calls.take_last(call) } else { None };
         let answer = match end {
@@ -342,14 +342,14 @@ impl StoreData {
         ended
     }
 
-    /// Whether what waits for `cell` must go on.
+    /// Returns true if a wait on behalf of `cell` must end because the cell must stop. Ends overdue cells as well.
     fn must_stop(&mut self, cell: u32) -> bool {
         self.settle();
         self.end_overdue();
         self.stop_reason(cell, None).is_some()
     }
 
-    /// Tells of the end of a call, and makes of it what the guest is told.
+    /// Reports the end of a call, and converts it into the completion that the guest gets.
     pub(crate) async fn completion(&mut self, mut end: CallEnd) -> types::Completion {
         self.report_end(&mut end).await;
         self.lend(&mut end);
@@ -402,12 +402,12 @@ impl StoreData {
     }
 }
 
-/// Whether it is what processes say to each other, of which there may be thousands, and which is nobody's concern.
+/// Returns true for a message between processes: there may be thousands, and no run needs to hear of them.
 fn is_between_processes(call: &Call) -> bool {
     matches!(call, Call::Primitive { name, .. } if name == CHANNEL_PRIMITIVE)
 }
 
-/// What of a call is JSON.
+/// Returns the JSON of a call, if it has any.
 fn call_json(call: &Call) -> Option<&str> {
     match call {
         Call::Tool { arguments, .. } | Call::Primitive { arguments, .. } | Call::Fetch { arguments, .. } => {
@@ -419,7 +419,7 @@ fn call_json(call: &Call) -> Option<&str> {
     }
 }
 
-/// How many values whoever answers a call may make of its JSON. A text has no more than it has bytes, so that few are read.
+/// Returns the number of values in the JSON of a call, or 0 if it is short: a text has no more values than bytes.
 fn call_values(call: &Call) -> usize {
     let json = call_json(call).filter(|json| json.len() > CALL_VALUES_MAX);
     json.map_or(0, |json| json_values(json.as_bytes()))

@@ -1,4 +1,4 @@
-//! What a cell says that it has bound, stamped with where that comes from.
+//! Names that a cell reports as bound, stamped with their origin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A cell that was started and has not ended: who hears of it, how long it may run, how it is stopped, and what it may use.
+//! A cell that was started and has not ended: its reader, its time, its stop, and its budget.
 
 use std::{
     collections::HashSet,
@@ -48,7 +48,7 @@ pub(crate) struct CellOrigin {
     pub(crate) depth: u32,
     /// The calls that this run serves.
     pub(crate) lineage: Lineage,
-    /// What the run says of itself; absent where that is nothing.
+    /// Scope of the run, with the cell's language; absent if the run declares nothing.
     pub(crate) scope: Option<CellScope>,
 }
 
@@ -61,43 +61,43 @@ pub(crate) struct CellReader {
     pub(crate) events: Queue,
     /// The place of its last event, taken beforehand: a reader that is behind must not hold up the kernel.
     pub(crate) last: mpsc::OwnedPermit<Queued>,
-    /// Its events but the last go nowhere.
+    /// True if its events but the last are dropped.
     pub(crate) is_muted: bool,
-    /// Lets its run hear what happens elsewhere in its name. A cell of no run has none.
+    /// Gate for events in its name from elsewhere. A cell of no run has none.
     pub(crate) gate: Option<Gate>,
-    /// Where its events are recorded, if they are.
+    /// Recorder of its events, if they are recorded.
     pub(crate) record: Option<RunRecord>,
-    /// Its run knows that its calls wait for others to end.
+    /// True if its run was told that its calls wait for others to end.
     pub(crate) is_queue_told: bool,
 }
 
-/// How long a cell may run, and wait.
+/// Time limits of a cell.
 #[derive(Debug)]
 pub(crate) struct CellTime {
     /// Its time limit.
     pub(crate) timeout: Duration,
     pub(crate) deadline: Instant,
-    /// How long it may still wait for room for its kernel. That time is not its own: the deadline moves on by it.
+    /// Time that it may still wait for room for its kernel. This does not count as its own: the deadline moves on by it.
     pub(crate) room_left: Duration,
-    /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
+    /// Time since which it does nothing but wait for input. That time is not its own: the deadline moves on by it.
     pub(crate) rests_since: Option<Instant>,
 }
 
-/// How far the stop of a cell is.
+/// Progress of the stop of a cell.
 #[derive(Debug)]
 pub(crate) struct CellStop {
     pub(crate) flag: Arc<StopFlag>,
-    /// When its code was first seen running although it must stop, and why it must. Cleared at entry.
+    /// Time when its code was first seen running although it must stop, and the reason for the stop. Cleared at entry.
     pub(crate) seen: Option<(Instant, StopReason)>,
-    /// Why it was first told to stop, whatever became of that.
+    /// Reason for which it was first told to stop, whether or not it did.
     pub(crate) told: Option<StopReason>,
-    /// When it will be given up, once it was told to stop.
+    /// Time at which it will be given up, once it was told to stop.
     pub(crate) give_up: Option<Instant>,
-    /// Since when it must stop although the guest works for another cell.
+    /// Time since which it must stop although the guest works for another cell.
     pub(super) overdue_since: Option<Instant>,
 }
 
-/// What a cell may use, and has used.
+/// Budget and usage of a cell.
 #[derive(Debug, Default)]
 pub(crate) struct CellBudget {
     /// Bytes it may still print; `None` once it went past.
@@ -106,14 +106,14 @@ pub(crate) struct CellBudget {
     pub(crate) fuel_left: Option<u64>,
     /// Processor time of its kernel when it began.
     pub(crate) cpu_before: Duration,
-    /// What its processes have used.
+    /// Usage of its processes.
     pub(crate) spent: Arc<Spent>,
-    /// Of a cell that is a process: what it uses is added here when it ends.
+    /// Account of a cell that is a process: its usage is added here when it ends.
     pub(crate) bill: Option<Arc<Spent>>,
 }
 
 impl CellReader {
-    /// The way to the reader of a run, which hears everything.
+    /// Creates the way to the reader of a run, which gets every event.
     pub(crate) fn new(
         index: usize,
         events: Queue,
@@ -124,7 +124,7 @@ impl CellReader {
         CellReader { index, events, last, is_muted: false, gate, record, is_queue_told: false }
     }
 
-    /// Sends an event that the host made, unless the reader is behind or hears nothing.
+    /// Sends an event that the host made, unless the reader is behind or the cell is muted.
     pub(super) fn try_tell(&self, event: EventKind) {
         if self.is_muted {
             return;
@@ -179,14 +179,14 @@ impl LiveCell {
         last.send(event.into());
     }
 
-    /// What a recording says of it.
+    /// Returns the state of the cell that a recording has.
     pub(crate) fn head(&self) -> CellHead {
         let CellReader { index, is_muted, .. } = self.reader;
         let CellBudget { output_left, fuel_left, .. } = self.budget;
         CellHead { index, output_left, fuel_left, depth: self.origin.depth, is_muted }
     }
 
-    /// Whether the guest is to say what names it binds.
+    /// Returns true if the guest is to report the names that the cell binds.
     pub(crate) fn traces_names(&self) -> bool {
         self.origin.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some())
     }
@@ -196,17 +196,17 @@ impl LiveCell {
         self.budget.fuel_left.map(|left| left.saturating_sub(self.budget.spent.fuel()))
     }
 
-    /// When something must be done about it, if nothing happens before; never while it rests.
+    /// Returns the time at which the cell must be stopped or given up; `None` while it rests, unless it will be given up.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.stop.give_up.or_else(|| self.time.rests_since.is_none().then_some(self.time.deadline))
     }
 
-    /// Whether something must be done about it now.
+    /// Returns true if the cell must be stopped or given up at `now`.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.due().is_some_and(|due| due <= now) || (self.stop.give_up.is_none() && self.stop.flag.is_set())
     }
 
-    /// What is left of its time at `now`.
+    /// Returns the time that is left to it at `now`.
     pub(crate) fn time_left(&self, now: Instant) -> Duration {
         self.stop.give_up.unwrap_or(self.time.deadline).saturating_duration_since(self.time.rests_since.unwrap_or(now))
     }

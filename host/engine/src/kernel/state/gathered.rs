@@ -66,7 +66,7 @@ impl StoreData {
         }
     }
 
-    /// Sends what is held. Waits for the reader as [`StoreData::send`] does.
+    /// Sends the text that is held. Waits for the reader as [`StoreData::send`] does.
     pub(crate) async fn flush_text(&mut self) {
         self.tell_of_fetch().await;
         if let Some(held) = self.gathered.take() {
@@ -75,7 +75,7 @@ impl StoreData {
         }
     }
 
-    /// Sends what is held of a cell that ends, as far as its reader has room.
+    /// Sends the text that is held of a cell that ends, if its reader has capacity.
     pub(super) fn send_text_of(&mut self, cell: u32) {
         let Some(held) = self.gathered.take_if(|held| held.cell == cell) else { return };
         if let Some(live) = self.cells.get(&cell) {
@@ -83,7 +83,7 @@ impl StoreData {
         }
     }
 
-    /// Sends what has waited for long, if the reader has room for it. Called wherever the guest polls the host.
+    /// Sends text that has waited for long, if the reader has capacity. Called wherever the guest polls the host.
     pub(crate) fn flush_old_text(&mut self) {
         if self.fetched.is_some() {
             return;

@@ -15,7 +15,7 @@ use crate::{
     kernel::calls::{CallEnd, KeptRows},
 };
 
-/// Tables that are lent at a time. A guest takes each as soon as it hears of it.
+/// Tables that are lent at a time. A guest takes each as soon as it gets the answer.
 const TABLES_MAX: usize = 256;
 /// Bytes of one piece, which is copied twice: one that is small stays in the processor's cache in between.
 const PIECE_BYTES_MAX: u32 = 256 << 10;
@@ -23,9 +23,9 @@ const PIECE_BYTES_MAX: u32 = 256 << 10;
 /// The tables that the guest has not taken whole.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
-    /// Oldest first, by the number of the call.
+    /// Tables with the number of the call, oldest first.
     tables: VecDeque<Table>,
-    /// Of all of them, without those that were taken.
+    /// Bytes of all tables, without those that were taken.
     bytes: usize,
 }
 
@@ -72,8 +72,8 @@ pub(super) struct EndedFetch {
 }
 
 impl StoreData {
-    /// Tells of the end of a fetch. Its rows may still be on their way to the disk: then its run hears of it once they are there,
-    /// and of nothing else before, while the guest goes on with the rows.
+    /// Reports the end of a fetch. While its rows are on their way to the disk, the guest goes on with them, but the report, and all
+    /// events after it, wait until they are there.
     pub(super) async fn end_fetch(&mut self, ended: EndedFetch) {
         // What came before is told before.
         self.flush_text().await;
@@ -84,7 +84,7 @@ impl StoreData {
         }
     }
 
-    /// Tells of the fetch that ended last, unless that was told.
+    /// Reports the fetch that ended last, unless that was done.
     pub(super) async fn tell_of_fetch(&mut self) {
         let Some(EndedFetch { cell, call, duration, mut fetch, rows }) = self.fetched.take() else { return };
         if let Some(rows) = rows {
@@ -100,8 +100,8 @@ impl StoreData {
         self.emit(cell, Maker::Host, |index| EventKind::CallFinished { index, call, duration, error: None }).await;
     }
 
-    /// Makes of an answer that is a table what the guest is told of it: its number, and how large it is. What there is to say
-    /// of the fetch is left in the end of the call. Once is enough.
+    /// Keeps the table of an answer for the guest, and replaces it in the answer by its number, its bytes and its rows. The description of
+    /// the fetch is left in the end of the call. A second call does nothing.
     pub(crate) fn lend(&mut self, end: &mut CallEnd) {
         let Ok(response @ Response::Table(_)) = &mut end.result else { return };
         let taken = std::mem::replace(response, Response::Json(String::new()));

@@ -20,11 +20,11 @@ use crate::kernel::{
     record::Tape,
 };
 
-/// How long a guest has to come back and stop a waiting cell itself.
+/// Time that a guest has to come back and stop a waiting cell itself.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl StoreData {
-    /// When whatever waits for `cell` must look again, for its own deadline or for a cell that waits besides.
+    /// Returns the time at which a wait on behalf of `cell` must check again, for its own deadline or for another waiting cell.
     pub(crate) fn look_at(&self, cell: u32) -> Instant {
         let waiting = self.cells.iter().filter(|(id, cell)| self.waits(**id) && cell.asks.is_empty());
         let due = |cell: &LiveCell| match cell.stop.overdue_since {
@@ -72,12 +72,12 @@ impl StoreData {
         std::mem::take(&mut self.ended)
     }
 
-    /// Whether a cell waits while the guest works for another one.
+    /// Returns true if a cell waits while the guest works for another one, and the host may end it.
     fn waits(&self, id: u32) -> bool {
         id != self.executing && self.cells.contains_key(&self.executing) && !self.is_looking && !self.holds_ends
     }
 
-    /// Cancels the calls of a cell. Its run hears of their ends as far as its reader has room.
+    /// Cancels the calls of a cell. Reports their ends to its run as far as the reader has capacity.
     fn cancel_waiting(&mut self, id: u32) {
         let mut ends = self.binding.calls.cancel_cell(id);
         for end in &mut ends {

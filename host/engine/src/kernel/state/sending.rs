@@ -20,7 +20,7 @@ pub(crate) fn word(text: &str) -> String {
     prefix(text, WORD_BYTES_MAX).to_owned()
 }
 
-/// Who makes an event.
+/// Origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     Guest,
@@ -28,8 +28,8 @@ pub(super) enum Maker {
 }
 
 impl StoreData {
-    /// Until when the reader of the cell `id` is waited for; `None` is not at all. All cells of the kernel wait with
-    /// it, so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
+    /// Returns until when the kernel waits for the reader of the cell `id`; `None` for not at all. All cells of the kernel wait with it,
+    /// so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
     fn patience(&self, id: u32, stopped: &mut Option<Instant>) -> Option<Instant> {
         let is_over = |live: &LiveCell| live.stop.flag.is_set();
         if self.binding.link.closing.load(Ordering::Relaxed) || self.cells.get(&id).is_none_or(is_over) {
@@ -107,7 +107,7 @@ impl StoreData {
         }
     }
 
-    /// Tells the run of `cell` what the engine did.
+    /// Reports to the run of `cell` what the engine did.
     pub(crate) async fn report_status(&mut self, cell: u32, status: HostStatus, fields: Vec<(String, Scalar)>) {
         self.tell(cell, |index| status.event(index, fields)).await;
     }

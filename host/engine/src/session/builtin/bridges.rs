@@ -26,11 +26,11 @@ use crate::{
     },
 };
 
-/// What answers the calls of a session's kernels.
+/// Dispatcher of calls from a session's kernel, to the session itself or to the embedder's bridges.
 pub(crate) struct SessionBridges {
     session: WeakSession,
     granted: Arc<dyn Bridges>,
-    /// The kernel whose calls these are.
+    /// Link of the calling kernel.
     link: Arc<KernelLink>,
 }
 

@@ -29,22 +29,22 @@ use crate::{
 
 /// Rows at each end of a table that the fetch log shows.
 const SAMPLE_ROWS: usize = 5;
-/// How long rows may take to be kept.
+/// Timeout of storing the rows of a fetch.
 const KEEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the arguments of a fetch.
 const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
-/// What a cell asks for.
+/// Request of a cell for a fetch.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
     arguments: Map<String, Value>,
-    /// The source is asked although it was before.
+    /// True to query the source again although an earlier result is stored.
     #[serde(default)]
     refresh: bool,
 }
 
-/// Why rows could not be kept, or not be handed over.
+/// Error of storing rows or of handing them to the guest.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error(transparent)]
@@ -122,7 +122,7 @@ impl Session {
         Ok(Response::Table(Box::new(FetchedTable { fetch, columns })))
     }
 
-    /// Begins to keep rows. Once they are kept, the kernel remembers the fetch.
+    /// Starts a task that stores rows. Once they are stored, the kernel's memo has the fetch.
     fn keep(&self, link: &Arc<KernelLink>, fetch: &Fetch, rows: Arc<Batches>) -> KeptRows {
         let (tables, told, held) = (self.tables(), fetch.clone(), Arc::clone(&rows));
         let written = tokio::task::spawn_blocking(move || write(&tables, &told, &held));
@@ -174,7 +174,7 @@ fn write(tables: &Tables, fetch: &Fetch, rows: &Batches) -> Result<String, Fault
     Ok(out.finish(written, Description { mime_type: PARQUET_TYPE, title: Some(&title) })?.id)
 }
 
-/// What is told when rows cannot be made what a guest takes.
+/// Error for rows that cannot be converted to what a guest accepts.
 fn unhandy(name: &str, error: &TableError) -> CallError {
     failed(format!("{name}: {}", describe(error)))
 }

@@ -1,6 +1,6 @@
-//! What every session answers of itself, whatever it was granted: how much disk it may use, and files that the host makes or
-//! reads for its cells within their own folders. The calls are those of tools whose names begin with `cellar.`; no list has
-//! them, for the guests' own libraries make them.
+//! Calls that every session answers itself, whatever it was granted: its disk usage, and files that the host writes or reads
+//! for its cells within their own folders. They are calls of tools with names that begin with `cellar.`. No tool list has
+//! them: the guests' own libraries make them.
 
 use std::{fs::File, path::Path};
 
@@ -27,14 +27,14 @@ use crate::{
     session::Session,
 };
 
-/// What names of the session's own calls begin with.
+/// Prefix of the names of the session's own calls.
 pub(crate) const OWN: &str = "cellar.";
 /// Bytes of the arguments of a conversion: two paths and a request. As values they would take many times that.
 const CONVERSION_BYTES_MAX: usize = 128 << 10;
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Which file becomes which.
+/// Arguments of a file conversion.
 #[derive(Debug, Deserialize)]
 struct Conversion {
     /// The file that is read.
@@ -82,7 +82,7 @@ struct Drawing {
 #[derive(Debug, Default)]
 struct Turn(tokio::sync::Mutex<()>);
 
-/// Why a file was not made.
+/// Error of making a file.
 enum Fault {
     Table(TableError),
     File(FileError),

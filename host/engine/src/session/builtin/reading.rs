@@ -20,7 +20,7 @@ use crate::{
     session::Session,
 };
 
-/// What the tool is called. A tool of that name that the embedder grants takes its place.
+/// Name of the tool. A tool of the same name that the embedder grants replaces it.
 pub(crate) const READ_TOOL: &str = "read";
 /// Bytes that one call returns.
 const TEXT_BYTES_MAX: usize = 8 << 20;
@@ -37,12 +37,12 @@ struct Arguments {
     /// Number of the first line, from 1.
     #[serde(default)]
     offset: Option<u64>,
-    /// How many lines.
+    /// Number of lines to return.
     #[serde(default)]
     limit: Option<u64>,
 }
 
-/// What cells are told of the tool.
+/// Specification of the tool, as cells see it.
 pub(crate) fn read_tool() -> ToolSpec {
     let schema = serde_json::json!({
         "type": "object",

@@ -15,7 +15,7 @@ use crate::{
     session::{Session, spawned::Order, trees},
 };
 
-/// What the pack is called. One of that name that the embedder grants takes its place.
+/// Name of the pack. A pack of the same name that the embedder grants replaces it.
 pub(crate) const SELFREF: &str = "selfref";
 
 /// Values of the arguments of a primitive, and bytes of them: code may have escapes, and stands among others.
@@ -63,7 +63,7 @@ struct GatherAll {
     include_history: Option<bool>,
 }
 
-/// What cells are told of the pack.
+/// Specification of the pack, as cells see it.
 #[expect(clippy::too_many_lines, reason = "a table: each primitive with its schema")]
 pub fn selfref_pack() -> PackSpec {
     let primitive = |name: &str, description: &str, schema: Value, result: Value| PrimitiveSpec {
@@ -162,7 +162,7 @@ pub fn selfref_pack() -> PackSpec {
 }
 
 impl Session {
-    /// What the session remembers besides its kernels.
+    /// Experiences and summary that the session remembers besides the state of its kernels.
     pub fn remembered(&self) -> Remembered {
         lock(&self.inner.remembered).clone()
     }
@@ -214,7 +214,7 @@ impl Session {
         })
     }
 
-    /// What the session remembers, and its latest cells.
+    /// Context of the session as JSON: its experiences, its summary, and the cells since that summary.
     pub(crate) fn context(&self) -> Value {
         let remembered = self.remembered();
         let messages = self.messages(remembered.covered);
@@ -227,7 +227,8 @@ impl Session {
         })
     }
 
-    /// The cells behind this number, oldest first, as far as they are kept.
+    /// Returns the cells with a number greater than `covered`, oldest first, as far as the history has them; at most
+    /// [`MESSAGES_MAX`].
     pub(crate) fn messages(&self, covered: u32) -> Vec<Value> {
         let sources = self.sources();
         let later: Vec<_> = sources.iter().filter(|source| source.id.0 > covered).collect();

@@ -1,4 +1,4 @@
-//! How cells end that do not end themselves, and what is said of every end.
+//! Ends of cells that do not end by themselves, and the reports on every end.
 
 use std::{
     sync::atomic::Ordering,
@@ -22,13 +22,13 @@ use cellar_core::{
     time::later,
 };
 
-/// Cells that were given up on although the guest never reported their end.
+/// Abandoned cells, whose end the guest has not reported.
 const ABANDONED_MAX: usize = 1_024;
 
-/// What guests say of a cell whose time is over.
+/// Message of guests for a cell that exceeded its time limit.
 const PAST_LIMIT: &str = "the cell ran past its time limit";
 
-/// Adds the limit to what the guest says of it, which does not know it.
+/// Adds the limit to the guest's message: the guest does not know it.
 fn name_limit(failure: &mut Failure, limit: Duration) {
     if failure.message == PAST_LIMIT {
         let told = format!("{PAST_LIMIT} of {} s", limit.as_secs_f64());
@@ -37,7 +37,7 @@ fn name_limit(failure: &mut Failure, limit: Duration) {
     }
 }
 
-/// Fails all that is asked for.
+/// Closes the queue and refuses all commands in it with this outcome.
 pub(super) async fn refuse(commands: &mut Commands, outcome: &Outcome) {
     commands.close();
     while let Some(command) = commands.recv().await {
@@ -57,8 +57,8 @@ fn refuse_one(command: Command, outcome: &Outcome) {
     }
 }
 
-/// Has the next kernel of a language run a cell that never began. Gives back whatever else is asked for, and a cell for which
-/// there is no kernel.
+/// Forwards a cell that never began to the next kernel of its language. Returns any other command, and a cell for which there
+/// is no kernel.
 fn hand_on(session: &Session, language: Language, command: Command) -> Option<Command> {
     let Command::Start { cell, .. } = &command else { return Some(command) };
     let stop = cell.stop.flag.clone();
@@ -110,7 +110,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Cancels the calls of a cell that is stopped. The guest hears of it once it was told to stop.
+    /// Cancels the calls of a cell that is stopped. The guest is notified after it was told to stop.
     async fn cancel_calls(&mut self, id: u32) {
         let mut ends = self.kernel.data().binding.calls.cancel_cell(id);
         for end in &mut ends {
@@ -184,7 +184,8 @@ impl Reactor {
         cell.finish(outcome, usage);
     }
 
-    /// Ends the processes of a cell that ends before them, and tells its run. The guest hears of it when it is entered next.
+    /// Ends the processes of a cell that ends before them, and notifies its run. The guest is notified when it is entered
+    /// next.
     async fn end_processes(&mut self, id: u32) {
         let mut ends = self.kernel.data().binding.calls.cancel_processes(id);
         if ends.is_empty() {
@@ -208,7 +209,7 @@ impl Reactor {
         }
     }
 
-    /// What is said of a cell that was told to stop and ended as if it had not been.
+    /// Returns the failure of a cell that was stopped, caught the stop and ended in another way.
     fn swallowed(&mut self, id: u32, outcome: &Outcome) -> Option<Failure> {
         let data = self.kernel.data();
         let cell = data.cells.get(&id).filter(|_| !matches!(outcome, Outcome::Failed(_)))?;

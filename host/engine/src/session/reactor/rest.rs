@@ -1,9 +1,9 @@
-//! What a kernel does between cells: it takes checkpoints, goes to sleep and wakes up.
+//! Work of a kernel between cells: it takes checkpoints, hibernates and wakes up.
 //!
-//! A checkpoint costs about a third of a millisecond, and more the more has changed since the last one. It is taken when
-//! nothing has happened for a while, and before a cell that comes at once, as far as a small share of the kernel's time
-//! pays for it, and a share of the host's processors or of what the kernel's own cells have computed: with many kernels that are
-//! never idle for long, checkpoints would take more than the cells. It is compressed on another thread.
+//! A checkpoint costs about a third of a millisecond, and more the more memory has changed since the last one. The kernel
+//! takes one when it has been idle for a while, and before a cell that comes at once, as far as a small share of the kernel's
+//! time pays for it, and a share of the host's processors or of what the kernel's own cells have computed: with many kernels
+//! that are never idle for long, checkpoints would cost more than the cells. Another thread compresses it.
 
 use std::{
     sync::Arc,
@@ -27,44 +27,45 @@ use crate::{
     session::saved::{Kept, failed},
 };
 
-/// One part in so many of a kernel's time may go into checkpoints before cells.
+/// Inverse share of a kernel's time that may go into checkpoints before cells.
 const SHARE: u32 = 50;
-/// One part in so many of what a kernel's cells have computed may go into them whatever the other kernels of its host take.
+/// Inverse share of the processor time of a kernel's cells that may go into checkpoints, whatever the other kernels of the
+/// host take.
 const SHARE_OF_WORK: u32 = 10;
-/// What the first is expected to cost.
+/// Expected cost of the first checkpoint.
 const COST_EXPECTED: Duration = Duration::from_micros(300);
-/// What memory costs by which a kernel has grown, for each MiB.
+/// Cost of a checkpoint for each MiB by which the kernel's memory has grown.
 const GROWTH_COST: Duration = Duration::from_millis(1);
-/// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
-/// for breath.
+/// Multiple of the cost of the last checkpoint that an idle kernel waits before the next one, so that a large memory is not
+/// captured at each short pause.
 const PATIENCE: u32 = 20;
-/// How long a kernel has room for itself while others wait for it.
+/// Time that a kernel keeps its capacity while others wait for it.
 const TURN: Duration = Duration::from_millis(100);
-/// How long a kernel that could not go to sleep is left alone.
+/// Pause before the next attempt to hibernate a kernel that could not.
 const SLEEPLESS: Duration = Duration::from_secs(5);
-/// Kernels that die one after another without a cell that succeeds: from then on it is said how to be rid of the
-/// checkpoint, which may be what they die of.
+/// Kernels that die in a row without a cell that succeeds, from which on messages say how to get rid of the checkpoint: it
+/// may be the cause.
 const DEATHS_SUSPECT: u32 = 3;
 
-/// What a kernel knows of its rests.
+/// Checkpoint and hibernation state of a kernel.
 #[derive(Debug)]
 pub(super) struct Rest {
     rules: Rests,
-    /// The guest was entered since its state was last captured.
+    /// True if the guest was entered since its state was last captured.
     is_dirty: bool,
-    /// Since when it has room.
+    /// Time at which the kernel got its capacity.
     pub(super) awake_since: Instant,
-    /// When it was last entered.
+    /// Time at which the guest was last entered.
     quiet_since: Instant,
     /// The number of the last cell that was started.
     pub(super) last_cell: u32,
     credit: Credit,
-    /// Processor time that its cells had taken when it was last captured.
+    /// Processor time of its cells at the last capture.
     captured_at: Duration,
     cost: Duration,
-    /// How large its memory was when it was last captured, once that is known.
+    /// Size of its memory at the last capture; `None` until it is known.
     captured_bytes: Option<u64>,
-    /// Until when it does not try again to sleep.
+    /// Time before which it does not try to hibernate again.
     sleepless_until: Option<Instant>,
 }
 
@@ -85,13 +86,13 @@ impl Rest {
         }
     }
 
-    /// Notes that the guest was entered.
+    /// Records that the guest was entered.
     pub(super) fn stirred(&mut self) {
         self.is_dirty = true;
         self.quiet_since = Instant::now();
     }
 
-    /// Notes that what has happened since the last checkpoint is no reason for another.
+    /// Records that nothing since the last checkpoint is a reason for another.
     pub(super) fn settled(&mut self) {
         self.is_dirty = false;
     }
@@ -105,33 +106,34 @@ impl Rest {
         Some(later(self.quiet_since, self.rules.hibernate_after?))
     }
 
-    /// What the next checkpoint is expected to cost: as much as the last, and more where the memory has grown since, as it does by a
-    /// large table.
+    /// Estimates the cost of the next checkpoint: the cost of the last one, and more if the memory has grown since, for
+    /// example by a large table.
     fn cost_expected(&mut self, memory_bytes: u64) -> Duration {
         let grown = memory_bytes.saturating_sub(*self.captured_bytes.get_or_insert(memory_bytes)) >> 20;
         GROWTH_COST.saturating_mul(u32::try_from(grown).unwrap_or(u32::MAX)).saturating_add(self.cost)
     }
 
-    /// Whether a checkpoint is wanted before a cell that waits, and the kernel pays for it.
+    /// Returns true if checkpoints are on, the state has changed, and the kernel's credit pays for a checkpoint before a
+    /// waiting cell.
     fn can_afford(&mut self, cost: Duration) -> bool {
         self.rules.checkpoint_after.is_some() && self.is_dirty && self.credit.affords(cost, Instant::now())
     }
 }
 
 impl Reactor {
-    /// Whether it may fall asleep now: not before its seed has ended, because its names may be half made.
+    /// Returns true if the kernel may hibernate now. It may not before its seed has ended: its names may be incomplete.
     pub(super) fn may_sleep(&self) -> bool {
         let is_sleepless = self.rest.sleepless_until.is_some_and(|until| Instant::now() < until);
         !self.kernel.is_asleep() && self.seeding.is_none() && !is_sleepless
     }
 
-    /// Whether it has had room for so long that others have their turn. One whose memory takes long to capture keeps it
-    /// for longer.
+    /// Returns true if the kernel has had its capacity for so long that others get their turn. A kernel with memory that
+    /// takes long to capture keeps it for longer.
     pub(super) fn had_its_turn(&self) -> bool {
         self.rest.awake_since.elapsed() >= TURN.max(self.rest.cost.saturating_mul(PATIENCE))
     }
 
-    /// When an idle kernel has something to do of itself.
+    /// Returns the time of an idle kernel's next checkpoint or hibernation; `None` if there is none.
     pub(super) fn rest_at(&self) -> Option<Instant> {
         if self.kernel.is_asleep() {
             return None;
@@ -139,7 +141,7 @@ impl Reactor {
         earlier(self.rest.checkpoint_at(), self.rest.sleep_at())
     }
 
-    /// Does what is due of it.
+    /// Hibernates or takes a checkpoint, whichever is due.
     pub(super) async fn rest(&mut self) -> Result<(), Death> {
         if self.rest.sleep_at().is_some_and(|at| at <= Instant::now()) {
             self.sleep().await.map(drop)
@@ -148,7 +150,7 @@ impl Reactor {
         }
     }
 
-    /// Takes a checkpoint before a cell, if there is something to keep and it is cheap enough.
+    /// Takes a checkpoint before a cell, if the state has changed and the checkpoint is cheap enough.
     pub(super) async fn checkpoint_before_cell(&mut self) -> Result<(), Death> {
         let memory_bytes = self.kernel.data().limiter.peak_bytes;
         let cost = self.rest.cost_expected(memory_bytes);
@@ -158,13 +160,13 @@ impl Reactor {
         Ok(())
     }
 
-    /// Whether its cells have computed enough since the last checkpoint to pay for another.
+    /// Returns true if its cells have computed enough since the last checkpoint to pay for another.
     fn has_worked(&self, cost: Duration) -> bool {
         let worked = self.kernel.cpu_time().saturating_sub(self.rest.captured_at);
         cost.saturating_mul(SHARE_OF_WORK) <= worked
     }
 
-    /// Makes sure that what is kept is the kernel's present state. Nobody is told: its session stores it now.
+    /// Captures the kernel's present state, unless it is asleep. Sends no notification: its session stores it now.
     pub(super) async fn save(&mut self) -> Result<Result<(), Error>, Death> {
         if self.kernel.is_asleep() {
             return Ok(Ok(()));
@@ -178,7 +180,7 @@ impl Reactor {
         Ok(Ok(()))
     }
 
-    /// Whether nothing is lost when the state is captured: threads that a guest has live on no native stack but theirs.
+    /// Checks that the guest has no threads: a capture would lose their native stacks.
     ///
     /// # Errors
     /// `Threads` when it has some.
@@ -189,7 +191,7 @@ impl Reactor {
         }
     }
 
-    /// Whether threads work for cells that have not ended.
+    /// Returns true if threads work for cells that have not ended.
     fn has_busy_threads(&mut self) -> bool {
         self.check_threads().is_err() && !self.kernel.data().cells.is_empty()
     }
@@ -252,7 +254,7 @@ impl Reactor {
         Ok(Ok(Arc::new(KernelImage { state, pages })))
     }
 
-    /// Gives the kernel's memory back. What it awaits goes on; the next entry wakes it.
+    /// Releases the kernel's memory. Timers and calls that it awaits go on; the next entry wakes it.
     pub(super) async fn sleep(&mut self) -> Result<Result<(), Error>, Death> {
         if self.kernel.is_asleep() {
             return Ok(Ok(()));
@@ -296,7 +298,8 @@ impl Reactor {
         Ok(Ok(()))
     }
 
-    /// What becomes of the session's state when the kernel dies, in words, and the age of the checkpoint it goes back to.
+    /// Describes the fate of the session's state when the kernel dies, and returns the age of the checkpoint that it goes
+    /// back to.
     pub(super) fn fate(&self) -> (String, Option<Duration>) {
         let title = self.guest.language.title();
         let lost = format!("the session's {title} state is lost");
@@ -316,7 +319,7 @@ impl Reactor {
         (format!("the session's {title} state goes back to the checkpoint {which}{hint}"), Some(age))
     }
 
-    /// Tells a cell's run what its session goes back to.
+    /// Reports to a cell's run which checkpoint its session goes back to.
     pub(super) async fn report_fate(&mut self, id: u32, age: Duration) {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let fields = vec![("checkpoint_age_ms".to_owned(), Scalar::Integer(age))];

@@ -1,5 +1,6 @@
-//! How a kernel waits for room when a host has no more: in line, as long as what needs it may wait, and hearing what
-//! happens meanwhile. Nothing is lost by it: a cell that may not wait any longer ends alone, and its kernel sleeps on.
+//! Wait of a kernel for capacity when its host has none left: in a queue, as long as its request may wait, and still
+//! receiving commands. Nothing is lost by it: a cell that may not wait any longer ends alone, and its kernel stays
+//! hibernated.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,21 +30,21 @@ use crate::{
     session::saved::wake,
 };
 
-/// Commands that are taken in early while their kernel waits for room. Others stay where they were sent.
+/// Commands that a kernel receives early while it waits for capacity. Others stay in their channel.
 const EARLY_MAX: usize = 64;
 
 /// The commands of a kernel, in order.
 pub(super) struct Commands {
     sent: mpsc::Receiver<Command>,
-    /// Those that were taken in before the kernel had room, the first to come first.
+    /// Commands received before the kernel had capacity, oldest first.
     early: VecDeque<Early>,
 }
 
-/// A command that was taken in before its kernel had room.
+/// Command received before its kernel had capacity.
 struct Early {
     command: Command,
     since: Instant,
-    /// Whether its run knows that it waits.
+    /// True if its run was notified that it waits.
     is_told: bool,
 }
 
@@ -60,7 +61,7 @@ impl From<mpsc::Receiver<Command>> for Commands {
 }
 
 impl Commands {
-    /// The next command; none when nobody can send one any more.
+    /// Receives the next command; `None` when all senders are gone.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -88,8 +89,8 @@ impl Commands {
         self.early.pop_front_if(|early| is_sleeper(&early.command)).map(|early| early.command)
     }
 
-    /// Ends the commands that were given up or have waited for as long as they may, and tells those of cells that wait.
-    /// Returns when it must be looked at again.
+    /// Ends the commands that were cancelled or have waited for as long as they may, and notifies the runs of waiting cells.
+    /// Returns the time of the next such check.
     fn weed(&mut self, kernels_max: usize) -> Option<Instant> {
         let now = Instant::now();
         let mut next = None;
@@ -138,7 +139,7 @@ impl Commands {
         next
     }
 
-    /// Waits for room, a command, a stop or `until`.
+    /// Waits for capacity, a command, a stop or `until`.
     async fn wait(
         &mut self,
         line: Pin<&mut impl Future<Output = Room>>,
@@ -161,7 +162,7 @@ impl Commands {
         None
     }
 
-    /// Room for the first kernel of a session's language; none when the session gave the kernel up before.
+    /// Waits for capacity for the first kernel of a session's language; `None` if the session closed the kernel before.
     pub(super) async fn first_room(&mut self, sweep: &Sweep, link: &KernelLink) -> Option<Room> {
         if let Some(room) = sweep.free_room(link.resident.claim) {
             return Some(room);
@@ -177,7 +178,7 @@ impl Commands {
     }
 }
 
-/// That a cell has waited for room for as long as it may.
+/// Failure of a cell that has waited for capacity for as long as it may.
 fn no_room(kernels_max: usize, waited: Duration) -> Failure {
     let message = format!(
         "all {kernels_max} kernels of this host were in use for {waited:?}, the time that the cell may take; raise \
@@ -186,7 +187,7 @@ fn no_room(kernels_max: usize, waited: Duration) -> Failure {
     Failure::refused(FailureCode::Busy, "KernelError", message)
 }
 
-/// Tells a cell's run that it waits for room. A reader that is behind is not waited for.
+/// Notifies a cell's run that it waits for capacity. Does not wait for a slow reader.
 fn tell(cell: &LiveCell, kernels_max: usize) {
     let fields = vec![("kernels".to_owned(), Scalar::Integer(i64::try_from(kernels_max).unwrap_or(i64::MAX)))];
     let event = HostStatus::KernelAwaited.event(cell.reader.index, fields);
@@ -205,8 +206,8 @@ impl Reactor {
         self.commands.put_back(command);
     }
 
-    /// Wakes the kernel, if it sleeps, once there is room. Returns whether it is awake: it is not when the session gave
-    /// it up meanwhile.
+    /// Waits for capacity and wakes the kernel, if it sleeps. Returns true if it is awake, false if the session closed it
+    /// meanwhile.
     pub(super) async fn wake_up(&mut self) -> Result<bool, Death> {
         if !self.kernel.is_asleep() {
             return Ok(true);
@@ -222,8 +223,8 @@ impl Reactor {
         Ok(true)
     }
 
-    /// Waits for room for a kernel that sleeps. The deadlines of its cells move on by that time, which each cell may
-    /// spend once; one that is to stop waits no longer than the grace.
+    /// Waits for capacity for a kernel that sleeps. Extends the deadlines of its cells by that time, which each cell may
+    /// spend once; a cell that is to stop waits no longer than the grace.
     async fn room(&mut self) -> Result<Option<Room>, Death> {
         if let Some(room) = self.setting.sweep.free_room(self.link.resident.claim) {
             return Ok(Some(room));
@@ -298,7 +299,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Ends a cell of a kernel that sleeps and has no room. The guest hears of it when it wakes.
+    /// Ends a cell of a kernel that sleeps and has no capacity. The guest is notified when it wakes.
     async fn give_up(&mut self, id: u32, waited: Duration) {
         let data = self.kernel.data();
         let is_stopped = data.cells.get(&id).is_some_and(|cell| cell.is_due(Instant::now()));

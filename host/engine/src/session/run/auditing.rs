@@ -25,7 +25,7 @@ pub(super) struct RunAudit {
     cells: Vec<CellRan>,
     calls: u64,
     calls_failed: u64,
-    /// Whether a first entry was written, or is being written, that no last one follows yet.
+    /// True from the beginning of the first entry's write until the last entry is written.
     is_open: bool,
 }
 

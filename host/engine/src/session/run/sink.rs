@@ -1,7 +1,7 @@
-//! Where the text of a cell goes besides its events: nowhere while a result shows it whole, else into an artifact.
+//! Destination of a cell's text besides its events: none while a result shows it whole, else an artifact.
 //!
-//! Writing happens on another thread, one batch at a time. While a batch is under way another one gathers; a run whose
-//! disk is slower than its guest waits, and with it the guest.
+//! Writing happens on another thread, one batch at a time. Meanwhile the next batch gathers. A run whose disk is slower than
+//! its guest waits, and with it the guest.
 
 use cellar_core::{
     event::{EventKind, KeptText, background_lines},
@@ -48,9 +48,9 @@ enum State {
 #[derive(Debug)]
 struct Spill {
     writer: ArtifactWriter,
-    /// What did not fit was left out.
+    /// True if the artifact was full and text was left out.
     is_full: bool,
-    /// Whoever is told of it must be told where it is.
+    /// True for a temporary store: references to its artifacts must include the path.
     is_temporary: bool,
 }
 
@@ -118,10 +118,10 @@ impl Sink {
         }
     }
 
-    /// Waits until there is room for more.
+    /// Waits until the buffer has capacity for more text.
     ///
     /// # Cancel safety
-    /// Cancel safe: a batch that is under way is still waited for by the next call.
+    /// Cancel safe: the next call still waits for a batch that is being written.
     pub(super) async fn room(&mut self) {
         while self.waiting.len() >= BATCH_BYTES {
             match &mut self.state {
@@ -138,7 +138,7 @@ impl Sink {
         }
     }
 
-    /// What was kept, once it is safely there; nothing where a result shows it all.
+    /// Finishes the artifact and returns it once it is stored; `None` if a result shows all text, or if it could not be written.
     pub(super) async fn end(&mut self) -> Option<KeptText> {
         let lines = self.newlines.saturating_add(u64::from(!self.ends_line));
         if !self.policy.may_cut(self.bytes, lines) {

@@ -27,13 +27,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) image: Arc<KernelImage>,
-    /// Whether a fork goes on from it: the kernel's random generators are reseeded then, else it would repeat its parent's numbers.
+    /// True if a fork is restored from it: its random generators are reseeded then, else it would repeat its parent's
+    /// numbers.
     pub(crate) is_fork: bool,
-    /// Its cells have been told of their end since, or will have been when it is used.
+    /// True if its cells have been told of their end since, or will have been when it is restored.
     pub(crate) is_checkpoint: bool,
-    /// The last cell that it knows of; 0 is none.
+    /// Number of the last cell that it contains; 0 is none.
     pub(crate) last_cell: u32,
-    /// Kernels made of it that have died since.
+    /// Kernels restored from it that have died since.
     pub(crate) deaths: u32,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     held: Mutex<Held>,
-    /// Where the session is stored.
+    /// Storage of the session; `None` if it is not stored.
     home: Option<Arc<StoredSession>>,
 }
 
@@ -54,7 +55,7 @@ enum Held {
     Stored(Stored),
 }
 
-/// How a state is kept in memory.
+/// Form in which a state is kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
     /// It is packed as soon as there is time.
@@ -88,7 +89,7 @@ impl Unpacked for Sleeper {
     }
 }
 
-/// What is known of a state that is not in memory.
+/// Metadata of a state that is not in memory.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     language: Language,
@@ -100,7 +101,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// What is known of a state once it is not in memory.
+    /// Returns the metadata of a state that leaves memory; `None` if its language is unknown.
     fn of(kept: &Kept) -> Option<Stored> {
         let Kept { ref image, is_fork, is_checkpoint, last_cell, deaths } = *kept;
         let language = image.state.language()?;
@@ -109,12 +110,12 @@ impl Stored {
 }
 
 impl Slot {
-    /// An empty one of a session that is stored there, if it is.
+    /// Creates an empty slot of a session that is stored at `home`, if it is.
     pub(crate) fn new(home: Option<Arc<StoredSession>>) -> Slot {
         Slot { held: Mutex::default(), home }
     }
 
-    /// What is kept, from memory, or from disk on a thread that may block.
+    /// Returns the last state: from memory, or from disk on a thread that may block.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -127,7 +128,7 @@ impl Slot {
         read.unwrap_or_else(|error| Err(Error::Engine(error.into())))
     }
 
-    /// The same, from a thread that may block.
+    /// Like [`load`](Slot::load), from a thread that may block.
     pub(crate) fn load_now(&self) -> Result<Option<Kept>, Error> {
         let stored = match &*lock(&self.held) {
             Held::Nothing => return Ok(None),
@@ -143,7 +144,7 @@ impl Slot {
         Ok(Some(Kept { image, is_fork, is_checkpoint, last_cell, deaths }))
     }
 
-    /// What is kept in memory.
+    /// Returns the last state if it is in memory.
     pub(crate) fn peek(&self) -> Option<Kept> {
         match &*lock(&self.held) {
             Held::Here(kept, _) => Some(kept.clone()),
@@ -151,19 +152,19 @@ impl Slot {
         }
     }
 
-    /// Replaces what is kept.
+    /// Replaces the last state.
     pub(crate) fn set(&self, kept: Kept) {
         *lock(&self.held) = Held::Here(kept, Storage::Usual);
     }
 
-    /// Replaces what is kept by the state of a kernel that falls asleep. It is not packed before it is told to.
+    /// Replaces the last state by that of a kernel that falls asleep. The returned [`Sleeper`] compresses it on request.
     pub(crate) fn set_sleeper(self: &Arc<Slot>, kept: Kept) -> Sleeper {
         let sleeper = Sleeper { slot: Arc::downgrade(self), image: Arc::downgrade(&kept.image) };
         *lock(&self.held) = Held::Here(kept, Storage::Unpacked);
         sleeper
     }
 
-    /// Compresses what is kept, unless it is that of a kernel that fell asleep lately. Blocks.
+    /// Compresses the last state, unless its kernel fell asleep lately. Blocks.
     pub(crate) fn pack(&self) {
         let image = match &*lock(&self.held) {
             Held::Here(kept, Storage::Usual) => kept.image.clone(),
@@ -187,7 +188,7 @@ impl Slot {
         self.compress(image);
     }
 
-    /// Compresses what is kept if it is still this.
+    /// Compresses the last state if it is still this image.
     fn compress(&self, image: &Arc<KernelImage>) {
         if image.pages.is_packed() || !self.holds(image) {
             return;
@@ -204,8 +205,8 @@ impl Slot {
         matches!(&*lock(&self.held), Held::Here(kept, _) if Arc::ptr_eq(&kept.image, image))
     }
 
-    /// Gives back the memory of what was stored just now as `images`, unless a live kernel needs it to tell what it has
-    /// changed, or it is kept because its kernel fell asleep lately.
+    /// Releases the memory of the last state if it was just stored as one of `images`, unless a live kernel needs it to find
+    /// its changed pages, or its kernel fell asleep lately.
     pub(crate) fn release(&self, images: &[Arc<KernelImage>]) {
         let mut held = lock(&self.held);
         if let Held::Here(kept, storage) = &mut *held
@@ -220,12 +221,12 @@ impl Slot {
         }
     }
 
-    /// Forgets what is kept.
+    /// Drops the last state.
     pub(crate) fn clear(&self) {
         *lock(&self.held) = Held::Nothing;
     }
 
-    /// Notes that a cell succeeded: what is kept does no harm.
+    /// Records that a cell succeeded: the last state is not what kernels die of.
     pub(crate) fn absolve(&self) {
         match &mut *lock(&self.held) {
             Held::Nothing => {}
@@ -234,8 +235,8 @@ impl Slot {
         }
     }
 
-    /// Notes that a kernel died, which goes back to what is kept: its last cell, its age, and how many have died since a
-    /// cell succeeded.
+    /// Records that a kernel died, which goes back to the last state. Returns that state's last cell, its age, and the number
+    /// of kernels that have died since a cell succeeded.
     pub(crate) fn blame(&self) -> Option<(u32, Duration, u32)> {
         let mut held = lock(&self.held);
         let (captured_at, is_checkpoint, last_cell, deaths) = match &mut *held {
@@ -287,7 +288,7 @@ pub(crate) fn failed(error: Error) -> Death {
 /// Fields of status events, one for each file that could not be opened again.
 pub(crate) type LostFiles = Vec<Vec<(String, Scalar)>>;
 
-/// A kernel that goes on from what was kept.
+/// Starts a kernel that is restored from a state.
 pub(crate) async fn revive(
     guest: &Arc<Guest>,
     room: Room,
@@ -315,7 +316,7 @@ pub(crate) async fn revive(
     Ok((kernel, lost))
 }
 
-/// Gives a kernel that sleeps an instance with the memory it slept with.
+/// Wakes a sleeping kernel: instantiates it with the memory it had.
 pub(crate) async fn wake(
     kernel: &mut Kernel,
     guest: &Arc<Guest>,
@@ -332,7 +333,7 @@ pub(crate) async fn wake(
     Ok(reopen(kernel, &kept.image))
 }
 
-/// Files that could not be opened again and are told of.
+/// Reported files that could not be opened again.
 const LOST_MAX: usize = 1_000;
 
 fn reopen(kernel: &mut Kernel, image: &KernelImage) -> LostFiles {

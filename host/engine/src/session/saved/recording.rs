@@ -20,13 +20,14 @@ use crate::{
 };
 
 impl Session {
-    /// Ends the recording that [`SessionConfig::record`](crate::SessionConfig::record) began: what the session does from now on is not in it. It can
-    /// be replayed by [`Host::replay`](crate::Host::replay), elsewhere as well. A recording ends by itself when its session is gone, but
-    /// then nobody hears of errors. Does nothing when the session is not recorded.
+    /// Ends the recording that [`SessionConfig::record`](crate::SessionConfig::record) began: it does not contain what the
+    /// session does from now on. [`Host::replay`](crate::Host::replay) can replay it, on other machines as well. A recording
+    /// ends by itself when its session is gone, but then its errors are not reported. Does nothing when the session is not
+    /// recorded.
     ///
-    /// A recording has what cells are given: their code, their environment, what they read from files, the answers
-    /// of tools and models. It has nothing that bridges keep to themselves, such as keys; it has the key that makes the ids
-    /// of the session's artifacts. At most [`RECORDING_BYTES_MAX`].
+    /// A recording contains the input of cells: their code, their environment, what they read from files, the answers of
+    /// tools and models. It contains nothing that bridges keep to themselves, such as keys; it contains the key that makes
+    /// the ids of the session's artifacts. At most [`RECORDING_BYTES_MAX`].
     ///
     /// # Errors
     /// `Recording` when it could not be written, or not all of it.
@@ -34,7 +35,7 @@ impl Session {
         self.inner.recorder.as_ref().map_or(Ok(()), |recorder| recorder.end())
     }
 
-    /// What records a new run.
+    /// Returns a recorder for a new run; `None` if the session is not recorded.
     pub(crate) fn run_record(&self) -> Option<RunRecord> {
         self.inner.recorder.as_ref().map(Recorder::run)
     }

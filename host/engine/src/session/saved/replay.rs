@@ -1,7 +1,7 @@
-//! Plays a recording: kernels like the recorded ones are told what those were told, and say what those said.
+//! Replay of a recording: kernels like the recorded ones get the recorded input, and must produce the recorded output.
 //!
-//! Each kernel is played by a task of its own, which reads its own stream. The replay reads all of them, and takes what
-//! the kernels say in the order in which it was said.
+//! Each kernel is played by a task of its own, which reads its own stream. The replay reads all streams, and takes the
+//! kernels' output in the recorded order.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// What a kernel may be ahead of the replay.
+/// Steps that a kernel may be ahead of the replay.
 const PROGRESS_MAX: usize = 64;
 
 /// An event of one of the runs of a recording, as it was.
@@ -52,7 +52,7 @@ const PROGRESS_MAX: usize = 64;
 pub struct Replayed {
     /// The run, from 1 in the order in which they were made.
     pub run: u32,
-    /// What it heard.
+    /// Event that the run received.
     pub event: Event,
 }
 
@@ -68,7 +68,7 @@ pub struct Replay {
     renderers: Vec<Arc<dyn Renderer>>,
     /// Events that were not read yet: what came of a display that was added to.
     rendered: VecDeque<Replayed>,
-    /// Why a player failed.
+    /// Error of the first player that failed.
     failed: Arc<Mutex<Option<Error>>>,
     /// The next place in the events of each run.
     seqs: HashMap<u32, u64>,
@@ -130,7 +130,7 @@ impl Host {
     }
 }
 
-/// What an item means for the replay.
+/// Meaning of a recorded item for the replay.
 enum Step {
     Told(u32, EventKind),
     Born(Birth),
@@ -147,16 +147,16 @@ impl Replay {
         self
     }
 
-    /// Where its tables go: to where nobody gave a store for.
+    /// Returns the store for its tables: the temporary one, as for a session without a store.
     fn tables(&self) -> Tables {
         let keys = ArtifactKeys::of(self.tape.head.artifacts.clone());
         Tables::new(self.session(), Arc::new(keys), None)
     }
 
-    /// Its artifacts: the tables that its cells displayed so far. Waits for the disk.
+    /// Artifacts of the replay: the tables that its cells displayed so far. Blocks on the disk.
     ///
     /// # Errors
-    /// The temporary place, where they are kept, cannot be made.
+    /// The temporary store cannot be created.
     pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
         self.tables().artifacts()
     }
@@ -166,7 +166,7 @@ impl Replay {
         &self.tape.head.session
     }
 
-    /// When its recording began.
+    /// Time at which its recording began.
     pub fn began(&self) -> SystemTime {
         UNIX_EPOCH.checked_add(Duration::from_nanos(self.tape.head.began)).unwrap_or(UNIX_EPOCH)
     }
@@ -226,7 +226,7 @@ impl Replay {
         Replayed { run, event: Event { seq, kind } }
     }
 
-    /// Has a kernel played from here on.
+    /// Starts the player of a kernel.
     fn begin(&mut self, stream: u32, birth: Birth) -> Result<(), Error> {
         let language = language_of(&birth.language)?;
         let flavour = Flavour::of(language, self.host.config().stops, birth.has_fuel);
@@ -251,7 +251,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What a kernel has come to.
+    /// Receives the next step of a kernel.
     async fn progress(&mut self, stream: u32) -> Result<Progress, Error> {
         let kernel = self.kernels.get_mut(&stream).ok_or_else(out_of_order)?;
         match kernel.recv().await {

@@ -32,11 +32,11 @@ use crate::{
 };
 
 impl Host {
-    /// Opens a session that goes on from a snapshot. Its kernels start when they are first used.
+    /// Opens a session from a snapshot. Its kernels start when they are first used.
     ///
-    /// What awaits in it goes on: timers run, calls that were under way fail as `cancelled`, and cells whose runs are
-    /// gone end unheard. The session's folders are those of `config`; open files are opened again by their paths, and
-    /// those that are not there are reported by a status event of the next cell.
+    /// Pending work goes on: timers run, calls that were under way fail as `cancelled`, and cells whose runs are gone end
+    /// without a reader. The session's folders are those of `config`; open files are opened again by their paths, and missing
+    /// ones are reported by a status event of the next cell.
     ///
     /// # Errors
     /// `Snapshot` when it was made by another build of a guest or needs more memory than `config` grants; as
@@ -92,9 +92,8 @@ impl Session {
         made.map_err(|error| Error::Engine(error.into()))?
     }
 
-    /// Puts the session's kernels to sleep: their memory is compressed and given back, and stored if the session is
-    /// a stored one. Cells that await go on awaiting, and whatever is asked of the session next wakes it. Waits for code that
-    /// runs.
+    /// Hibernates the session's kernels: their memory is compressed and released, and stored if the session is a stored one.
+    /// Cells that await go on awaiting, and the next request to the session wakes it. Waits for code that runs.
     ///
     /// # Errors
     /// `SessionClosed`, or when a kernel cannot be captured.
@@ -134,9 +133,9 @@ impl Session {
         saved.map_err(|error| Error::Engine(error.into()))?
     }
 
-    /// A new session with this one's state and grants. The two share the granted folders; those that
-    /// the session has to itself are copied. Cells that await go on in both: in the fork nobody hears of them, and their calls fail as `cancelled`.
-    /// A fork draws random numbers of its own.
+    /// Makes a new session with this one's state and grants. The two share the granted folders; the session's own folders are
+    /// copied. Cells that await go on in both: in the fork they have no reader, and their calls fail as `cancelled`. A fork
+    /// draws random numbers of its own.
     ///
     /// # Errors
     /// As [`Session::snapshot`]; `Workspace` when the session's own folders cannot be copied.
@@ -152,7 +151,7 @@ impl Session {
         self.fork_as(id, bridges, None).await
     }
 
-    /// Stores a [`fork`](Session::fork) in a place of its own, for whoever opens that next. Nothing of it lives here.
+    /// Stores a [`fork`](Session::fork) at `home`, to be opened later. Starts no session and no kernel.
     ///
     /// # Errors
     /// As [`Session::snapshot`]; `Store` when the state or the private workspace cannot be written.
@@ -172,8 +171,8 @@ impl Session {
         stored.await.map_err(|error| Error::Engine(error.into()))?
     }
 
-    /// A fork that a cell of this session makes. It shares the session's budgets, cells that await end in it, and it asks
-    /// nobody for input. The run of `maker` is told what happens in it.
+    /// Makes a fork for a cell of this session. It shares the session's budgets, cells that await end in it, and requests for
+    /// input are refused. The run of `maker` receives its events.
     ///
     /// # Errors
     /// As [`Session::fork`]; `Deadlock` when the call that makes it holds a kernel.
@@ -190,7 +189,7 @@ impl Session {
         Ok(Session { lineage: self.lineage.elsewhere(agent), teller: Some(Arc::new(teller)), ..fork })
     }
 
-    /// What it shares with what its cells make of it.
+    /// Resources that the session shares with the sessions that its cells make.
     pub(crate) fn kin(&self, role: Role) -> Kin {
         let inner = &self.inner;
         Kin { role, shared: inner.shared.clone(), quota: Some(inner.quota.clone()) }
@@ -257,7 +256,7 @@ impl Session {
         live.map(|(language, kernel)| self.check_block(*language, kernel).map(|()| kernel.commands.clone())).collect()
     }
 
-    /// Has every kernel do something. One that dies of it, or died before, needs not.
+    /// Sends a command to every kernel and waits for the replies. Skips kernels that die of it or died before.
     async fn tell_all(&self, command: fn(oneshot::Sender<Result<(), Error>>) -> Command) -> Result<(), Error> {
         for commands in self.live()? {
             let (reply, done) = oneshot::channel();
@@ -272,18 +271,18 @@ impl Session {
 }
 
 impl Inner {
-    /// Whose processor time and whose room its kernels have.
+    /// Share of processor time and capacity that its kernels use.
     pub(crate) fn share(&self) -> &CpuShare {
         self.config.shared.cpu.as_ref().unwrap_or_else(|| self.host.usual_share())
     }
 
-    /// What it shares with the task of a new kernel.
+    /// Creates the link between the session and the task of a new kernel.
     pub(crate) fn link(&self) -> Arc<KernelLink> {
         let resident = Resident::new(self.share().claim());
         Arc::new(KernelLink { resident, ..KernelLink::default() })
     }
 
-    /// Where the folders are that it has to itself.
+    /// Returns the paths of the session's own folders.
     fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
         let path = |folder: &OwnFolder| match (&self.folders.private, &self.stored.home) {
             (Some(private), _) => private.path(*folder).map(|path| (*folder, path)).map_err(Error::Workspace),
@@ -293,7 +292,7 @@ impl Inner {
         self.folders.own.iter().map(path).collect()
     }
 
-    /// A snapshot of these kernels, and of what is kept for the languages that have none.
+    /// Makes a snapshot of these kernels, and of the last states of languages without a kernel.
     fn snapshot_of(&self, images: Vec<Arc<KernelImage>>) -> Result<Snapshot, Error> {
         let mut is_fork = false;
         let mut kernels = images;
@@ -319,12 +318,12 @@ impl Inner {
         })
     }
 
-    /// What is kept for all languages.
+    /// Makes a snapshot of the last states of all languages.
     fn kept(&self) -> Result<Snapshot, Error> {
         self.snapshot_of(Vec::new())
     }
 
-    /// Compresses what is kept, and stores it if there is a place. Blocks.
+    /// Compresses the last states, and stores them if the session is stored. Blocks.
     pub(crate) fn settle(&self) {
         let slots: Vec<Arc<Slot>> = lock(&self.kernels).slots.values().cloned().collect();
         slots.iter().for_each(|slot| slot.pack());
@@ -334,7 +333,7 @@ impl Inner {
         }
     }
 
-    /// Stores what is kept, if there is a place. Blocks.
+    /// Stores the last states, if the session is stored. Blocks.
     pub(crate) fn store(&self) {
         let Some(home) = &self.stored.home else { return };
         let latest = || {
@@ -358,12 +357,12 @@ impl Inner {
 }
 
 impl Kernels {
-    /// What a language goes on from.
+    /// Returns the slot with the last state of a language.
     pub(crate) fn slot(&mut self, language: Language, home: &Option<Arc<StoredSession>>) -> Arc<Slot> {
         self.slots.entry(language).or_insert_with(|| Arc::new(Slot::new(home.clone()))).clone()
     }
 
-    /// Forgets what was kept, and keeps what the snapshot has. Cells that await in it go on, or end.
+    /// Replaces the last states by those of the snapshot. Cells that await in it go on, or end.
     pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot, home: &Option<Arc<StoredSession>>, ends_cells: bool) {
         // New slots: a kernel that is on its way out still has the old one.
         self.slots.clear();

@@ -1,9 +1,9 @@
 //! Channels between the kernels of a session: between a cell and the processes that it starts, and among these.
 //!
-//! A channel is a queue of texts. As a *pipe* it is a stream, whose pieces have no bounds of their own and which ends when
-//! nobody writes to it any more; as a *box* it holds messages. Guests make of these what their languages have: the pipes of
-//! `subprocess` and `child_process`, the queues, locks and shared values of `multiprocessing`. The texts are the guests'
-//! own; nothing here reads them.
+//! A channel is a queue of texts. As a *pipe* it is a stream without message bounds, which ends when it has no writer any
+//! more; as a *box* it holds messages. Guests build the primitives of their languages on these: the pipes of `subprocess` and
+//! `child_process`, the queues, locks and shared values of `multiprocessing`. The texts are the guests' own; the host does
+//! not parse them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,14 +27,14 @@ use crate::contract::bridge::{CallError, CallErrorKind};
 const MESSAGE_BYTES: usize = 64;
 /// Bytes of a pipe that are given to a reader at once.
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// Pipes that are read by one call, which is looked at again with every change of any channel.
+/// Pipes that one call reads. Every change of any channel checks them again.
 const PIPES_READ_MAX: usize = 64;
 
 /// The channels of a session and all that its cells make of it.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     all: Mutex<All>,
-    /// Something has changed in one of them.
+    /// Notifies waiters of a change in any channel.
     changed: Notify,
 }
 
@@ -57,15 +57,15 @@ struct Channel {
     is_written: bool,
 }
 
-/// What a guest asks of channels. Times are in milliseconds; without one it waits as long as it takes.
+/// Requests of a guest to channels. Times are in milliseconds; a request without one waits without limit.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "do")]
 pub(super) enum Asked {
-    /// Makes pipes, so many.
+    /// Makes `count` pipes.
     Pipes { count: usize },
-    /// Makes a box with room for so many messages.
+    /// Makes a box with capacity for `room` messages.
     Box { room: Option<usize> },
-    /// Writes to a pipe as much as there is room for, and takes what other pipes have, once either is possible.
+    /// Writes to a pipe as much as fits, and reads from other pipes, once either is possible.
     Transfer {
         #[serde(default)]
         write: Option<(u64, String)>,
@@ -80,16 +80,16 @@ pub(super) enum Asked {
     Put { into: u64, message: String, within: Option<u64> },
     /// Takes the first message of a box; with `keep` it stays there.
     Take { from: u64, within: Option<u64>, keep: bool },
-    /// How many messages a box has.
+    /// Returns the number of messages in a box.
     Count { of: u64 },
     /// Forgets channels.
     Forget { channels: Vec<u64> },
 }
 
-/// What came of a try.
+/// Result of an attempt.
 enum Tried {
     Done(Value),
-    /// There is nothing to take, or no room.
+    /// Nothing to take, or no capacity.
     Later,
 }
 
@@ -106,10 +106,10 @@ fn invalid(message: String) -> CallError {
 }
 
 impl Channels {
-    /// Does what a kernel of the session `owner` asks.
+    /// Executes a request of a kernel of the session `owner`.
     ///
     /// # Cancel safety
-    /// What was written, put or taken before the future is dropped stays so.
+    /// Data that was written, put or taken before the future is dropped stays so.
     pub(super) async fn ask(&self, asked: &str, owner: &str) -> Result<Value, CallError> {
         let asked: Asked =
             serde_json::from_str(asked).map_err(|error| invalid(format!("the arguments do not fit: {error}")))?;
@@ -178,8 +178,8 @@ impl Channels {
         }
     }
 
-    /// Makes a channel. When there are as many as there may be, the oldest is forgotten: nobody says when the last one has gone
-    /// who knows its number.
+    /// Makes a channel. At the maximum it drops the oldest channel: guests do not report when the last user of a channel is
+    /// gone.
     fn make(&self, owner: &str, room: Option<usize>) -> u64 {
         let mut all = lock(&self.all);
         if all.open.len() >= CHANNELS_MAX
@@ -195,7 +195,8 @@ impl Channels {
         number
     }
 
-    /// One try of a transfer. A pipe that nobody reads takes nothing and says so; one that has ended is read as such.
+    /// Tries a transfer once. A pipe without a reader takes nothing and is reported as broken; one that has ended is reported
+    /// as ended.
     fn transfer(&self, write: Option<(u64, &str)>, read: &[u64]) -> Result<Tried, CallError> {
         let mut all = lock(&self.all);
         let mut rest = write.map(|(_, text)| text);
@@ -246,7 +247,7 @@ impl Channels {
         Ok(Tried::Done(json!({"rest": rest, "broken": is_broken, "read": found})))
     }
 
-    /// Writes to a pipe until all of it is taken; whether somebody reads it.
+    /// Writes to a pipe until all of it is taken. Returns false if the pipe has no reader.
     pub(super) async fn write(&self, pipe: u64, text: &str) -> bool {
         let mut rest = text.to_owned();
         while !rest.is_empty() {
@@ -260,7 +261,7 @@ impl Channels {
         true
     }
 
-    /// Closes an end of a pipe. What was written can still be read, by whoever reads.
+    /// Closes an end of a pipe. Its readers can still read what was written.
     pub(super) fn close(&self, number: u64, reading: bool) {
         let mut all = lock(&self.all);
         if let Some(pipe) = all.open.get_mut(&number) {

@@ -50,7 +50,7 @@ impl Teller {
         Teller { fork_id, maker, latest }
     }
 
-    /// The events of a run of the fork; each is told before it is read.
+    /// Events of a run of the fork. Each is sent to the additional receiver before it is read.
     pub(crate) fn telling(
         self: Arc<Teller>,
         events: impl Stream<Item = EventKind> + Send,
@@ -64,7 +64,8 @@ impl Teller {
         })
     }
 
-    /// Waits while the reader is behind. What nobody hears is in the fork's history.
+    /// Sends an event to the first receiver that exists, and waits while that is behind. Events without a receiver are only
+    /// in the fork's history.
     async fn tell(&self, kind: &EventKind) {
         let (fork, kind) = match kind {
             EventKind::RunStarted { .. } | EventKind::RunFinished { .. } | EventKind::InputRequest { .. } => return,
@@ -85,7 +86,7 @@ impl Teller {
     }
 }
 
-/// What a fork is to do.
+/// Request for a fork.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Order {
@@ -100,7 +101,7 @@ pub(crate) struct Order {
     schema: Option<Value>,
 }
 
-/// What runs in a fork.
+/// Work of a fork: a cell or an agent.
 enum Job {
     Cell(Cell),
     Agent(AgentCall),
@@ -143,13 +144,13 @@ impl Drop for Fork {
     }
 }
 
-/// What a fork came to.
+/// Result of a fork that has ended.
 #[derive(Debug)]
 struct Ended {
-    /// What `gather_all` gives of it, but for the history.
+    /// Result for `gather_all`, without the history.
     result: Map<String, Value>,
     history: Vec<Value>,
-    /// What it remembers.
+    /// Context that the fork remembered when it ended.
     context: Value,
 }
 
@@ -303,7 +304,7 @@ impl Session {
         Ok(all.into())
     }
 
-    /// What a fork of this memory key remembered when it ended.
+    /// Returns the context that the fork with this memory key remembered when it ended.
     pub(crate) fn fork_context(&self, key: &str) -> Option<Value> {
         let registry = lock(&self.inner.forks.0);
         let fork = registry.forks.iter().find(|fork| fork.memory_key == key)?;
@@ -318,7 +319,7 @@ fn id_of(value: &Value) -> Result<&str, CallError> {
     id.ok_or_else(|| invalid("`/fork_ids`: expected ids of forks, or their handles"))
 }
 
-/// Why no fork could be made, in words for the cell.
+/// Error for a fork that could not be made, in words for the cell.
 fn refusal(error: &Error) -> CallError {
     let message = match error {
         Error::Deadlock { .. } => format!(
@@ -366,16 +367,16 @@ struct Work {
     permit: OwnedSemaphorePermit,
 }
 
-/// What the work in a fork came to: its response and its result.
+/// Result of the work in a fork: its response and its value.
 type Outcome = Result<(Value, Value), Trouble>;
 
-/// What the work came to, and the history of the fork until then.
+/// Result of the work, and the history of the fork until then.
 struct Ran {
     outcome: Outcome,
     history: Vec<Value>,
 }
 
-/// Why the work in a fork failed, and what it had said before.
+/// Reason for which the work in a fork failed, and its response until then.
 struct Trouble {
     failure: Failure,
     response: Value,
@@ -497,7 +498,7 @@ async fn run_cell(fork: &Session, cell: Cell) -> Ran {
     Ran { outcome: Ok((response.clone(), value.unwrap_or(response))), history }
 }
 
-/// That a result has more values than are gathered.
+/// Error for a result with more values than `gather_all` accepts.
 fn too_many(json: &str) -> Trouble {
     let (count, most) = (trees::count(json), trees::VALUES_MAX);
     let message = format!(
@@ -506,7 +507,7 @@ fn too_many(json: &str) -> Trouble {
     Trouble::new("ValueError", message)
 }
 
-/// What a cell's value is, where its print does not tell. Both languages keep it under a name.
+/// Returns a cell's value, if its print does not tell it. Both languages keep it under a name.
 async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> Value {
     if language == Language::Python
         && let Ok(Some(bundle)) = fork.value(language, &format!("_{cell}")).await
@@ -538,12 +539,12 @@ async fn json_of_latest(fork: &Session) -> Option<Value> {
     value
 }
 
-/// What a run printed and showed.
+/// Text that a run printed and displayed.
 fn text_of(result: &RunResult) -> Value {
     result.cells.iter().map(|cell| cell.output().text).collect::<String>().trim_end().into()
 }
 
-/// Has an agent work in a fork.
+/// Calls an agent to work in a fork.
 async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcome {
     let bridges = keeper.inner.config.bridges.clone();
     let future = bridges.call(Call::Agent(asked.clone()), caller);

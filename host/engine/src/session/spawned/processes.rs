@@ -1,9 +1,9 @@
 //! Processes: further kernels of a session, which its cells start.
 //!
 //! A process is a session of one cell: it has the folders, bridges and budgets of the session that started it, names of its
-//! own, and a kernel that nobody else has. What it is to do, its *order*, is made and read by guests; the host hands it on. It
-//! ends with the call that runs it, and that call with the cell that made it. What it prints goes into pipes, which can be
-//! read meanwhile, or into the answer of that call.
+//! own, and a kernel of its own. Guests make and read its task, its *order*; the host passes it on. It ends with the call
+//! that runs it, and that call with the cell that made it. Its output goes into pipes, which can be read meanwhile, or into
+//! the answer of that call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -47,11 +47,11 @@ use crate::{
     storage::vault::StoredSession,
 };
 
-/// What the primitives of processes begin with. They are how guests start them, and in no list that cells see.
+/// Prefix of the primitives of processes. Guests start processes with them; no list that cells see has them.
 const PROCESS: &str = "process.";
 /// Bytes that a piece of output counts besides its text.
 const PIECE_BYTES: usize = 64;
-/// The status of a process whose output nobody reads any more: it is ended as by SIGPIPE.
+/// Exit status of a process whose output has no reader any more: it ends as by SIGPIPE.
 const STATUS_BROKEN_PIPE: i32 = -13;
 /// Environment variables of a process.
 const ENVIRONMENT_MAX: usize = 10_000;
@@ -61,7 +61,7 @@ const ENVIRONMENT_MAX: usize = 10_000;
 pub(crate) struct Processes {
     permits: Permits,
     memory: Arc<MemoryPool>,
-    /// How many each cell has started, the latest last. A cell is known by its session and its number.
+    /// Processes started by each cell, latest cell last. A cell is identified by its session and its number.
     started: Mutex<VecDeque<((String, u32), u32)>>,
     count: AtomicU32,
     channels: Channels,
@@ -79,7 +79,7 @@ impl Processes {
         }
     }
 
-    /// Counts one more process of a cell; whether there may be one.
+    /// Counts one more process of a cell. Returns false if the cell may not start it.
     fn admit(&self, root: &(String, u32)) -> bool {
         let mut started = lock(&self.started);
         if let Some((_, count)) = started.iter_mut().find(|(cell, _)| cell == root) {
@@ -94,33 +94,33 @@ impl Processes {
     }
 }
 
-/// What makes a session a process.
+/// State of a session that is a process.
 pub(crate) struct Process {
-    /// The cell that started it, or that started what started it.
+    /// Cell that started it, directly or through other processes.
     root: (String, u32),
     order: String,
-    /// What it has to say to whoever started it, besides what it prints.
+    /// Reply to its starter, besides its output.
     reply: Mutex<Option<String>>,
-    /// Where what it uses is added.
+    /// Account that its usage is added to.
     pub(crate) bill: Arc<Spent>,
     pub(crate) memory: Arc<MemoryPool>,
-    /// Its place among those that run at once. Its kernel has the other half.
+    /// Concurrency permit of the process. Its kernel holds the other half.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
-    /// Where the session is stored whose folders it works in.
+    /// Storage of the session whose folders it works in; `None` if that is not stored.
     pub(crate) home: Option<Arc<StoredSession>>,
 }
 
-/// What a guest says of a process that it wants.
+/// Request of a guest for a process.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Start {
     language: String,
     /// The cell that reads the order and does what it says.
     code: String,
-    /// JSON as a text, which the host does not take apart.
+    /// Order as JSON text, which the host does not parse.
     order: String,
     environment: Vec<(String, String)>,
-    /// Milliseconds after which it is ended.
+    /// Timeout in milliseconds.
     #[serde(default)]
     timeout: Option<u64>,
     #[serde(default)]
@@ -131,25 +131,25 @@ struct Start {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Pipes {
-    /// What it reads.
+    /// Pipe that it reads.
     input: Option<u64>,
-    /// Where what it prints goes, by the number of the stream, in the place of the answer.
+    /// Pipe for its standard output, as `err` is for standard error; that output is left out of the answer.
     out: Option<u64>,
     err: Option<u64>,
 }
 
-/// What a process came to.
+/// Result of a process.
 #[derive(Debug, Default)]
 struct Ended {
     /// Pieces of what it printed, in order: the number of the stream, and text.
     output: Vec<(u8, String)>,
     bytes: usize,
     status: Option<i32>,
-    /// What it was ended for.
+    /// Reason for which it was ended.
     failure: Option<Failure>,
 }
 
-/// How a guest is told what a process came to.
+/// Result of a process, as the guest receives it.
 #[derive(Serialize)]
 struct Told<'a> {
     status: Option<i32>,
@@ -202,7 +202,7 @@ fn refused(kind: CallErrorKind, message: impl Into<String>) -> CallError {
     CallError::new(kind, message)
 }
 
-/// That no process could be started. What the host says may name a folder of the host.
+/// Error for a process that could not be started. Hides the host's message, which may name a folder of the host.
 fn not_started(error: &Error, language: Language) -> CallError {
     tracing::warn!(error = describe(error), "no process");
     refused(CallErrorKind::Failed, format!("the host cannot run programs in {} now", language.title()))
@@ -253,7 +253,7 @@ impl Session {
         Some(begun)
     }
 
-    /// Whether it is a process.
+    /// Returns true if the session is a process.
     pub(crate) fn is_process(&self) -> bool {
         self.inner.role.process().is_some()
     }
@@ -336,7 +336,7 @@ impl Session {
         is_read
     }
 
-    /// What makes a session the process that a cell asks for, once there is a place for it; and the fuel that it may burn.
+    /// Waits for a permit for a process and returns the process, and the fuel that it may burn.
     async fn process_of(&self, start: &Start, site: Site, burned: u64) -> Result<(Process, Option<u64>), CallError> {
         let Some(spent) = site.spent else {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
@@ -445,7 +445,7 @@ impl Ended {
         fits
     }
 
-    /// What it has printed to its second stream.
+    /// Takes the text that it has printed to standard error.
     fn take_errors(&mut self) -> String {
         let (said, rest) = std::mem::take(&mut self.output).into_iter().partition(|(stream, _)| *stream == 2);
         self.output = rest;

@@ -35,9 +35,9 @@ use crate::{
 
 const LOCK: &str = "lock";
 const STATE: &str = "state";
-/// What a state is called while it is written.
+/// Prefix of the name of a state while it is written.
 const UNFINISHED: &str = ".unfinished-";
-/// How long, and how many times, it is waited for a lock that is held.
+/// Pause between attempts to take a lock that is held, and their number.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 const LOCK_ATTEMPTS: u32 = 10;
 
@@ -52,12 +52,12 @@ pub(super) struct FolderVault {
 struct FolderClaim {
     folder: PathBuf,
     _lock: File,
-    /// What is stored next beside its state, once that was done.
+    /// Chain of the states that are stored beside its `state`, once it was needed.
     chain: Mutex<Option<Chain>>,
 }
 
 impl FolderVault {
-    /// One in this folder, which is made for this user alone when it is missing.
+    /// Opens a vault in this folder, which is created for this user alone when it is missing.
     pub(super) fn open(folder: PathBuf) -> Result<FolderVault, Error> {
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         Ok(FolderVault { folder })
@@ -162,7 +162,7 @@ impl Claim for FolderClaim {
 }
 
 impl FolderClaim {
-    /// What is stored next; none where there is no state yet, or a large one.
+    /// Returns the chain to continue; `None` where there is no state yet, or a large one.
     fn begun(&self) -> Result<Option<Chain>, Error> {
         let Some(state) = whole_state(&self.folder)? else { return Ok(None) };
         let bytes = small(state).map_err(failed(&self.folder, "read a state in"))?;
@@ -170,7 +170,7 @@ impl FolderClaim {
     }
 }
 
-/// All of a state, unless it is large.
+/// Reads all of a state, unless it is large.
 fn small(state: StateFile) -> io::Result<Option<Vec<u8>>> {
     if state.bytes > recent::BYTES_MAX as u64 {
         return Ok(None);
@@ -217,7 +217,7 @@ fn whole_state(folder: &Path) -> Result<Option<StateFile>, Error> {
     Ok(Some(StateFile { bytes, stored_at: metadata.modified().ok(), read }))
 }
 
-/// Whoever lists sessions, and a kernel on its way out, hold a lock for a moment only.
+/// Locks a file, in a few attempts: whoever lists sessions, and a kernel on its way out, hold a lock for a moment only.
 fn try_lock(file: &File) -> bool {
     (0..LOCK_ATTEMPTS).any(|attempt| {
         if attempt > 0 {
@@ -238,7 +238,7 @@ fn is_same(file: &File, path: &Path) -> bool {
     file.is_ok_and(|file| path.is_ok_and(|path| file == path))
 }
 
-/// Removes what a process left that was killed while it stored. One that cannot be removed does no harm.
+/// Removes what a process left behind that was killed while it stored. A file that cannot be removed does no harm.
 fn remove_unfinished(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -2,10 +2,10 @@
 //! folder: two waits for the disk, and the second for the file system's own journal. Here two files are written in turn, over what
 //! was there, and synced once.
 //!
-//! Each begins with a hash of all the rest, the `state` that it comes after and a number. It has a state behind that, and perhaps what is
-//! left of a longer one. It counts if all of it is as its hash says, and if it comes after the very `state` that lies beside it: so one
-//! that was being written when the machine stopped is none, and the other one is the last that was told of; and when `state` is stored
-//! anew, both are things of the past, whether their removal reaches the disk or not.
+//! Each file begins with a hash of the rest, a hash of the `state` that it comes after, and a number. A state follows, and perhaps the
+//! remains of a longer one. A file counts if its hash matches, and if it comes after the very `state` that lies beside it. So a file that
+//! was being written when the machine stopped does not count, and the other one has the last state whose storing was confirmed. When
+//! `state` is stored anew, both are outdated, whether their removal reaches the disk or not.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ pub(super) const BYTES_MAX: usize = 8 << 20;
 const NAMES: [&str; 2] = ["recent-0", "recent-1"];
 const MAGIC: &[u8; 8] = b"CELLARR1";
 const HEAD_BYTES: usize = 56;
-/// How often it is looked again, when what was found was being written.
+/// Number of times that the states are read, if one was being written.
 const LOOKS: usize = 4;
 
 /// A state that was found.
@@ -37,7 +37,7 @@ pub(super) struct Recent {
     number: u64,
 }
 
-/// What is stored next.
+/// Position of the state that is stored next: the `state` that it comes after, and its number.
 #[derive(Debug)]
 pub(super) struct Chain {
     after: u128,
@@ -45,12 +45,12 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// What comes after a `state`, which has this content.
+    /// Begins a chain after a `state` with this content.
     pub(super) fn after(state: &[u8]) -> Chain {
         Chain { after: XxHash3_128::oneshot(state), number: 1 }
     }
 
-    /// What comes after the latest that lies in a folder.
+    /// Continues the chain after the latest state in a folder whose `state` has this content.
     pub(super) fn of(folder: &Path, state: &[u8]) -> Chain {
         let chain = Chain::after(state);
         let number = latest(look(folder), chain.after).map_or(1, |latest| latest.number.saturating_add(1));
@@ -100,7 +100,7 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// What lies in a folder, as far as it is whole.
+/// Reads the states in a folder that are whole.
 pub(super) fn look(folder: &Path) -> Vec<Recent> {
     for _ in 1..LOOKS {
         let found = NAMES.map(|name| read(&folder.join(name)));
@@ -120,7 +120,7 @@ fn latest(found: Vec<Recent>, after: u128) -> Option<Recent> {
     found.into_iter().filter(|recent| recent.after == after).max_by_key(|recent| recent.number)
 }
 
-/// One that is there; an error is one that is not whole.
+/// Reads a state, if the file exists. An error is one that is not whole.
 fn read(path: &Path) -> io::Result<Option<Recent>> {
     let file = match open_plain(path, File::options().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What would be found after a crash.
+    /// Returns the state that would be found after a crash.
     fn found(folder: &Path, state: &[u8]) -> Option<Vec<u8>> {
         latest_after(look(folder), state).map(|recent| recent.state)
     }
