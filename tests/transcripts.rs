@@ -194,7 +194,7 @@ struct Header {
     hides_calls: bool,
     /// Tells where cells were stopped, by line: the fixture's loops stand on one.
     shows_stops: bool,
-    /// What requests for input are answered with.
+    /// Answers to requests for input.
     answers: Answers,
     /// Keeps artifacts in a place of its own.
     keeps_artifacts: bool,
@@ -244,7 +244,7 @@ fn new_cell(marker: &str, default: Language) -> Cell {
 #[derive(Default)]
 struct Answers {
     lines: VecDeque<String>,
-    /// How long after each request.
+    /// Delay after each request.
     after: Duration,
     /// There are none, not even the end.
     is_idle: bool,
@@ -387,7 +387,7 @@ fn open_host(guests: Vec<GuestName>, kernels: Option<u32>) -> Result<Host, Faile
     Ok(Host::open(config)?)
 }
 
-/// What makes a guest.
+/// Returns the command that makes a guest.
 fn remedy(guest: GuestName) -> &'static str {
     if guest == GuestName::PythonData { "make data-guest" } else { "make guests" }
 }
@@ -411,7 +411,7 @@ fn data_mount(folder: &Path) -> Result<Mount, Failed> {
 /// The tools of every transcript, and the network, the models, the primitives and the agents of some.
 #[derive(Default)]
 struct TestTools {
-    /// What answers all other calls.
+    /// Bridges that answer all other calls.
     others: Option<Box<dyn Bridges>>,
 }
 

@@ -22,15 +22,15 @@ use crate::{
 use cellar_config::{ArtifactsTable, Config};
 use cellar_wire::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
 
-/// What `gc` removes when it is not told.
+/// Default of `gc`: days without use after which artifacts are removed.
 const UNUSED_DAYS: u64 = 30;
-/// What `put` stores when it is not told.
+/// Default of `put`: MIME type of the artifact.
 const MIME_TYPE: &str = "application/octet-stream";
 
-/// How long a command waits for the remote store to have what it kept. What it has not by then is sent by the next one.
+/// Time that a command waits until the remote store has received what it kept. The next command sends the rest.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Waits, where that is no harm, until the remote store has what was kept, and says what it has not.
+/// Waits, on a thread for blocking calls, until the remote store has received what was kept, and reports what it has not.
 pub(crate) async fn settle(wait: impl FnOnce() -> Option<usize> + Send + 'static) {
     if let Ok(Some(left @ 1..)) = tokio::task::spawn_blocking(wait).await {
         tell_left(left);
@@ -49,7 +49,7 @@ pub(crate) fn store(folders: &Folders, table: &ArtifactsTable) -> Result<Artifac
     Ok(cellar_config::Folders::from(folders).artifacts(table)?)
 }
 
-/// Does what was asked with the store.
+/// Runs a command on the store of artifacts.
 ///
 /// # Errors
 /// The store fails, or has no such artifact.
@@ -191,7 +191,7 @@ fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Gives the remote store a moment to get what was kept.
+/// Waits for a moment until the remote store has received what was kept, and reports what it has not.
 pub(crate) fn settled(store: &ArtifactStore) {
     if let Ok(left @ 1..) = store.settle(SETTLED_WITHIN) {
         tell_left(left);

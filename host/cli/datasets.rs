@@ -23,7 +23,7 @@ use crate::{
     terminal::escaped,
 };
 
-/// Does what was asked with the datasets of the store.
+/// Runs a command on the datasets of the store.
 ///
 /// # Errors
 /// The store fails, or has no such dataset.
@@ -100,7 +100,7 @@ fn line(version: &DatasetVersion, now: SystemTime) -> String {
     text + "\n"
 }
 
-/// Tells where the names of a stored session come from.
+/// Prints the origins of the names of a stored session.
 ///
 /// # Errors
 /// The session is not there, or its state cannot be read; `Usage` for a name that has no origin.
@@ -132,7 +132,7 @@ fn told((name, origin): &(String, Origin)) -> String {
     text + "\n"
 }
 
-/// What the run had loaded and fetched.
+/// Appends the datasets that the run had loaded, and its fetches.
 fn sources(origin: &Origin, text: &mut String) {
     for dataset in &origin.datasets {
         let _ = write!(text, "  {} version {}", escaped(&dataset.name), dataset.version);

@@ -103,7 +103,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
     }
 }
 
-/// Whether a session would miss a guest.
+/// Returns true if a session would miss the guest.
 fn is_needed(guest: &str, config: &Config) -> bool {
     match GuestName::from_name(guest) {
         Some(GuestName::PythonData) => config.session.guests.contains(&GuestName::PythonData),
@@ -112,7 +112,7 @@ fn is_needed(guest: &str, config: &Config) -> bool {
     }
 }
 
-/// Says what keeps the packages that the file grants from being granted.
+/// Adds a problem if the packages that the file grants cannot be granted.
 fn check_packages(report: &mut DoctorJson, store: Option<&Path>, config: &Config) {
     if let Err(error) = cellar_config::package_folders(store, config.packages.clone()) {
         report.problems.push(format!("packages: {error}"));
@@ -219,7 +219,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
     }
 }
 
-/// What tools and primitives run, each with its place in the file.
+/// Returns the programs of tools and primitives, each with its path in the file.
 fn programs(options: &Options) -> impl Iterator<Item = (String, &Program)> {
     let tools = options.tools.iter().map(|(name, tool)| (format!("tools.{name}"), &tool.program));
     let primitives = options.runtime.iter().flat_map(|(pack, of)| {
@@ -228,7 +228,7 @@ fn programs(options: &Options) -> impl Iterator<Item = (String, &Program)> {
     tools.chain(primitives)
 }
 
-/// A tool, and what it is if it is no command.
+/// Describes a tool: its name, and the limits of a component.
 fn tool(name: &str, tool: &Tool) -> String {
     match &tool.program {
         Program::Command(_) => name.to_owned(),
@@ -253,7 +253,7 @@ fn secrets(options: &Options) -> Vec<String> {
     named.chain(short.map(|(name, _)| format!("{name} too short to be hidden"))).collect()
 }
 
-/// What a seed makes: the names it binds, and how much source it runs.
+/// Lists the content of a seed: the names it binds, and the size of its source.
 fn seed_parts(seed: &Seed) -> Vec<String> {
     let names = seed.bindings.iter().map(|(name, _)| name.clone());
     let source = (!seed.source.is_empty()).then(|| format!("source of {} bytes", seed.source.len()));
@@ -296,7 +296,7 @@ fn machine() -> MachineJson {
     }
 }
 
-/// How `cellar serve` would be confined here. What cannot be kept is a problem.
+/// Describes how `cellar serve` would be confined here. A setting that cannot be kept is added to `problems`.
 fn isolation(asked: Isolate, problems: &mut Vec<String>) -> String {
     let Available { landlock, seccomp, .. } = cellar_isolation::available();
     let layers = [landlock.map(|_| "landlock"), seccomp.then_some("seccomp")];

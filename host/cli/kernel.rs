@@ -79,7 +79,7 @@ pub(crate) fn install_kernels(folders: &Folders, arguments: &KernelInstall) -> R
     Ok(EXIT_COMPLETE)
 }
 
-/// The command that starts a kernel with what was granted when it was installed, wherever it is started.
+/// Returns the command that starts a kernel with the grants of its installation, in any folder.
 fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Result<Vec<String>, CliError> {
     let program = std::env::current_exe().map_err(CliError::Start)?;
     let mut command = Command(vec![text(&program)?]);

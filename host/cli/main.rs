@@ -43,7 +43,7 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// How long calls that are still under way may take to clean up behind themselves.
+/// Time that calls still in progress have for their clean-up at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Threads of the runtime besides one for each core.
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Has charts drawn, and files of tables read, by further processes of this program, as it was when it was started.
+/// Registers this program, as it was started, as the worker that draws charts and reads files of tables in processes of their own.
 fn work_in_processes() {
     let program = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
     if let Ok(program) = program {
@@ -75,7 +75,8 @@ fn work_in_processes() {
     }
 }
 
-/// Whether a server is to be started whose configuration asks for objects. What is wrong with that is told when it starts.
+/// Returns true if the command starts a server whose configuration asks for logs as JSON objects. Errors of the
+/// configuration are reported when the server starts.
 fn logs_json(command: &Command) -> bool {
     let Command::Serve(arguments) = command else { return false };
     let path = arguments.granted.config.as_ref();

@@ -36,9 +36,9 @@ pub(crate) struct Notebook {
     /// Places in the document of the cells that run.
     places: Vec<usize>,
     cells: Vec<Cell>,
-    /// What each of them has shown.
+    /// Outputs of each of them.
     outputs: Vec<Outputs>,
-    /// What the file has room for.
+    /// Capacity that the file has left for outputs.
     room: Room,
 }
 
@@ -181,8 +181,8 @@ struct Outputs {
     is_cut: bool,
 }
 
-/// Bytes and outputs that the file of a notebook has room for. It is read whole by whatever opens it, and a cell may
-/// show without end.
+/// Capacity of a notebook's file, in bytes and outputs. The file is read whole by every program that opens it, and a
+/// cell may display without end.
 #[derive(Debug)]
 struct Room {
     bytes: usize,
@@ -191,9 +191,9 @@ struct Room {
 
 /// Bytes that all outputs of a notebook have together, binary data as base64.
 const OUTPUTS_BYTES_MAX: usize = 64 << 20;
-/// How many outputs a notebook has.
+/// Outputs that a notebook may have.
 const OUTPUTS_MAX: usize = 10_000;
-/// What an output takes besides what it shows.
+/// Bytes counted for an output besides its content.
 const OUTPUT_BYTES: usize = 128;
 
 impl Default for Room {
@@ -203,7 +203,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes room for an output of so many bytes, if there is any.
+    /// Takes so many bytes and one output of the capacity. Returns false if they do not fit.
     fn take(&mut self, bytes: usize) -> bool {
         let left = self.bytes.checked_sub(bytes).filter(|_| self.items > 0);
         if let Some(left) = left {
@@ -241,7 +241,7 @@ struct Item {
     /// The stream that it is part of.
     stream: Option<&'static str>,
     display_id: Option<String>,
-    /// What it takes of the room.
+    /// Bytes that it takes of the capacity.
     bytes: usize,
 }
 
@@ -311,7 +311,7 @@ impl Outputs {
         }
     }
 
-    /// Text goes to the end of what was printed on the same stream last.
+    /// Appends text to the last output if that is of the same stream, and begins a new output otherwise.
     fn print(&mut self, stream: &'static str, text: &str, room: &mut Room) {
         if !self.clear_is_due
             && let Some(Item { value, stream: Some(last), bytes, .. }) = self.items.last_mut()

@@ -1,4 +1,4 @@
-//! Where the events of a run go: to a transcript, to plain output, or out as JSON.
+//! Destinations of a run's events: a transcript, plain output, or JSON.
 
 use std::io::Read;
 
@@ -29,16 +29,16 @@ pub(crate) struct Follower {
     is_finished: bool,
 }
 
-/// What is made of the events.
+/// Form in which the events are output.
 #[derive(Debug)]
 pub(crate) enum Form {
     /// Something for people.
     Transcript(Box<Transcript<Transcribed>>),
-    /// What the cell prints, and nothing around it.
+    /// The cell's own output, and nothing around it.
     Plain(Plain),
     /// The result, at the end.
     Json(Box<RunResult>),
-    /// What a model is given of the result, at the end.
+    /// The result as a model is given it, at the end.
     Llm(Box<RunResult>, View),
     /// Each event, as it happens.
     Events,
@@ -49,7 +49,7 @@ impl Follower {
         Follower { form, notebook, is_error: false, is_finished: false }
     }
 
-    /// The same, with a result that shows long outputs by this policy.
+    /// Sets the policy by which the result shows long outputs.
     pub(crate) fn with_policy(mut self, policy: OutputPolicy) -> Follower {
         if let Form::Json(result) | Form::Llm(result, _) = &mut self.form {
             **result = RunResult::with_policy(policy);
@@ -57,12 +57,12 @@ impl Follower {
         self
     }
 
-    /// Whether it looks for the files of tables.
+    /// Returns true if this form reads the files of tables.
     pub(crate) fn reads_tables(&self) -> bool {
         matches!(self.form, Form::Llm(..))
     }
 
-    /// The same, where this is known to have the files of tables.
+    /// Sets the artifacts, from which it reads the files of tables.
     pub(crate) fn with_artifacts(mut self, artifacts: Option<SessionArtifacts>) -> Follower {
         if let Form::Llm(_, view) = &mut self.form {
             view.artifacts = artifacts;
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// Ends the output, and says what the process ends with.
+    /// Ends the output, and returns the exit code of the process.
     ///
     /// # Errors
     /// The output cannot be written, or the run broke off.
@@ -121,7 +121,7 @@ pub(crate) fn print_data(bytes: &[u8]) -> Result<(), CliError> {
     terminal::write_stdout(bytes).map_err(CliError::Output)
 }
 
-/// Writes text for people to standard output, without what would steer a terminal.
+/// Writes text for people to standard output, without characters that control a terminal.
 ///
 /// # Errors
 /// It cannot be written.
@@ -129,7 +129,7 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     terminal::say(text).map_err(CliError::Output)
 }
 
-/// Writes all of a file to standard output. A terminal gets it without what would steer it, unless that is wanted.
+/// Writes all of a file to standard output. Removes what controls a terminal if the output is one, unless `is_raw`.
 ///
 /// # Errors
 /// It cannot be read, or the output cannot be written.
@@ -153,7 +153,7 @@ fn print_line(value: &impl serde::Serialize) -> Result<(), CliError> {
     terminal::write_json(&line).map_err(CliError::Output)
 }
 
-/// Prints what a cell prints to the stream it prints to.
+/// Printer of a cell's output, to the streams that the cell prints to.
 #[derive(Debug)]
 pub(crate) struct Plain {
     stdout: Cleaner,
@@ -189,7 +189,7 @@ impl Plain {
         }
     }
 
-    /// Ends colours that the cell left on, so that what comes after it does not have them.
+    /// Resets colours that the cell left on, so that later output does not have them.
     fn end_colors(&mut self) -> Result<(), CliError> {
         let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
         terminal::write_stderr(stderr);
@@ -223,7 +223,7 @@ impl Plain {
         }
     }
 
-    /// Ends a line that the cell left open, so that what comes next has one of its own.
+    /// Ends a line that the cell left open, so that later output has a line of its own.
     fn end_line(&mut self) -> Result<(), CliError> {
         if self.is_line_start {
             return Ok(());

@@ -18,7 +18,7 @@ use crate::{
     terminal::escaped,
 };
 
-/// Where the guest sees the packages that it compiles.
+/// Folder of the guest with the packages that it compiles.
 const UNCOMPILED: &str = "/uncompiled";
 /// Seconds that compiling may take.
 const COMPILE_SECONDS: u64 = 600;
@@ -36,7 +36,7 @@ for folder, _, names in os.walk("/uncompiled"):
                 pass
 "#;
 
-/// Does what was asked with the store of packages.
+/// Runs a command on the store of packages.
 ///
 /// # Errors
 /// A package cannot be had, or the store fails.
@@ -105,7 +105,7 @@ fn fetched(folders: &Folders, fetched: Result<Fetched, PackageError>) -> Result<
     }
 }
 
-/// Has the guest compile the modules that were fetched. It runs none of them.
+/// Lets the guest compile the modules that were fetched. It runs none of them.
 async fn compile(folders: &Folders, fetched: &Fetched) -> Result<(), CliError> {
     let Some(folder) = fetched.uncompiled() else { return Ok(()) };
     print_progress("compiling in a sandbox");

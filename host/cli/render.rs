@@ -1,8 +1,9 @@
-//! A run as people read it: cells, what they print and show, how they end.
+//! Transcript of a run for people: cells, what they print and show, how they end.
 //!
-//! Everything is written as it happens, long output by its first and last lines. Lines that begin in the first column are
-//! the transcript's own; what cells print and show is indented ([`Layout`]), and passes through a [`Cleaner`]. On a terminal, source has colours, Markdown is laid out, JSON is a tree or a table, images are drawn where
-//! the terminal can, and a line below says what runs.
+//! Everything is written as it happens, long output by its first and last lines. Lines that begin in the first column
+//! are the transcript's own; what cells print and show is indented ([`Layout`]), and passes through a [`Cleaner`]. On a
+//! terminal, source has colours, Markdown is laid out, JSON is a tree or a table, images are drawn where the terminal
+//! can, and a line below says what runs.
 
 mod data;
 mod graphics;
@@ -46,7 +47,7 @@ use words::{more_lines, one_line, size, time};
 const LINES: usize = 10;
 /// Lines of a JSON display that a file gets.
 const JSON_LINES_MAX: usize = 100;
-/// What marks a line among a cell's text as the transcript's own. A cell cannot print it: a [`Cleaner`] escapes it.
+/// Mark of a line among a cell's text that is the transcript's own. A cell cannot print it: a [`Cleaner`] escapes it.
 const OWN: char = '\u{1}';
 
 const DIM: Style = Style::new().dimmed();
@@ -55,10 +56,10 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const STDERR: Style = AnsiColor::Yellow.on_default();
 
-/// How a transcript looks.
+/// Appearance of a transcript.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// What the stream can show.
+    /// Capabilities of the stream.
     pub(crate) look: Look,
     /// Columns of the terminal.
     pub(crate) width: usize,
@@ -70,12 +71,12 @@ pub(crate) struct Options {
     pub(crate) is_rich: bool,
     /// Cells with their numbers and source, and how they ended. Without it, a failure is all that is told of a cell.
     pub(crate) has_frames: bool,
-    /// Where images are saved, if they are.
+    /// Folder in which images are saved; `None` if they are not saved.
     pub(crate) images: Option<PathBuf>,
 }
 
 impl Options {
-    /// What standard output can show, as far as it is wanted.
+    /// Returns the options for standard output: its capabilities, as far as `output` wants them.
     pub(crate) fn of_stdout(output: OutputArguments, images: Option<PathBuf>) -> Options {
         let look = Look::of_stdout();
         let lines = |default: Option<usize>| match output.lines {
@@ -108,7 +109,7 @@ pub(crate) struct Transcript<W> {
     /// Cells that have started.
     started: usize,
     layout: Layout,
-    /// What the cell has printed so far ends with its line.
+    /// True if what the cell has printed so far ended with its line.
     is_text_line_start: bool,
 }
 
@@ -219,7 +220,7 @@ impl<W: Write> Transcript<W> {
         is_wanted.then(|| Highlighter::new(language)).flatten()
     }
 
-    /// What a cell prints.
+    /// Shows text that a cell prints.
     fn text(&mut self, text: &str, style: Option<Style>) -> Result<(), CliError> {
         let clean = self.cleaner.clean(text);
         let clean_end = clean.ends_with('\n');
@@ -235,7 +236,7 @@ impl<W: Write> Transcript<W> {
         Ok(())
     }
 
-    /// A line among what a cell prints that it did not print itself.
+    /// Shows a line among a cell's output that the cell did not print.
     fn aside(&mut self, line: &str) -> Result<(), CliError> {
         let end = match std::mem::replace(&mut self.is_text_line_start, true) {
             true => String::new(),
@@ -358,7 +359,7 @@ impl<W: Write> Transcript<W> {
         if self.options.has_frames { self.write("\n") } else { Ok(()) }
     }
 
-    /// Says what a failure kept from running.
+    /// Shows how many cells did not run because of a failure.
     fn finish(&mut self) -> Result<(), CliError> {
         match self.cells.len().saturating_sub(self.started) {
             0 => Ok(()),
@@ -380,7 +381,7 @@ impl<W: Write> Transcript<W> {
         self.write(&line)
     }
 
-    /// Shows what was held back, and ends its line.
+    /// Shows the output that was held back, and ends its line.
     fn flush(&mut self) -> Result<(), CliError> {
         let (more, rest) = self.preview.finish();
         self.progress.latest(None);
@@ -395,7 +396,7 @@ impl<W: Write> Transcript<W> {
         self.end_line()
     }
 
-    /// Ends what the cell left open: a line, a colour.
+    /// Ends a line and a colour that the cell left open.
     fn end_line(&mut self) -> Result<(), CliError> {
         let reset = self.cleaner.finish();
         let end = if self.layout.is_line_start() { String::new() } else { self.layout.cell("\n") };
@@ -412,7 +413,7 @@ impl<W: Write> Transcript<W> {
     }
 }
 
-/// What stands for an image: type, size, and where it was saved.
+/// Returns the line that stands for an image: its type, its size, and its path if it was saved.
 pub(crate) fn image_line(image: &Image<'_>, path: Option<&Path>) -> String {
     let size = size(image_bytes(image).len());
     match path {

@@ -90,19 +90,19 @@ pub(crate) async fn repl(folders: &Folders, arguments: ReplArguments) -> Result<
     Ok(EXIT_COMPLETE)
 }
 
-/// A session, and what lines are taken for.
+/// Prompt of a session: the language of its lines, and its options.
 struct Prompt {
     own: OwnSession,
     session: Session,
     language: Language,
     options: Options,
     has_colors: bool,
-    /// Bytes of what was written between cells that were shown above the line.
+    /// Bytes written between cells that were already shown above the line.
     background_shown: Arc<AtomicU64>,
 }
 
 impl Prompt {
-    /// Does what a line asks for. Says whether there may be another.
+    /// Carries out a line. Returns false if it ends the prompt.
     async fn take(&mut self, line: &str) -> Result<bool, CliError> {
         match line {
             "" => {}
@@ -168,7 +168,8 @@ impl Prompt {
         }
     }
 
-    /// Whether so many bytes more of what was written between cells were shown when they came.
+    /// Returns true if so many further bytes that were written between cells were shown when they came. Takes them off
+    /// the count of shown bytes.
     fn was_shown(&self, bytes: u64) -> bool {
         let left = |shown: u64| Some(shown.saturating_sub(bytes));
         let shown = self.background_shown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);

@@ -1,4 +1,4 @@
-//! What went wrong, told to whoever typed the command: a message, its causes, a hint, an exit code.
+//! Errors as they are reported to the person who typed the command: a message, its causes, a hint, an exit code.
 //!
 //! Messages say what is; hints say what to do, and live here alone.
 
@@ -36,7 +36,7 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Why a command did not do what it was asked to.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// The engine failed or refused.
@@ -229,7 +229,7 @@ impl CliError {
         Refusal { code: self.code().to_owned(), message, hint: self.hint() }
     }
 
-    /// What the process ends with.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
@@ -258,12 +258,12 @@ impl CliError {
         }
     }
 
-    /// Whether whoever read the output went away, which is their right.
+    /// Returns true if the reader of the output went away, which is no fault.
     pub(crate) fn is_reader_gone(&self) -> bool {
         matches!(self, CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// What to do about it.
+    /// Returns a hint at a remedy, if there is one.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             CliError::Engine(error) => return engine_hint(error).map(str::to_owned),
@@ -305,7 +305,7 @@ impl CliError {
     }
 }
 
-/// Whether the engine refused what no other try would make right.
+/// Returns true if the engine refused the request in a way that no other try would change.
 fn is_caller_fault(error: &Error) -> bool {
     match error {
         Error::Request(_)
@@ -384,7 +384,7 @@ fn is_of_another_build(error: &FormatError) -> bool {
     matches!(error, FormatError::Guest { .. } | FormatError::World { .. } | FormatError::Version { .. })
 }
 
-/// Tells about an error on standard error.
+/// Prints an error on standard error, with its causes and its hint.
 pub(crate) fn print_error(error: &CliError) {
     let mut text = format!("{ERROR}error:{ERROR:#} {}\n", message(&error.to_string()));
     let mut cause = error.source();
@@ -398,7 +398,8 @@ pub(crate) fn print_error(error: &CliError) {
     tell(&text);
 }
 
-/// A message without what would steer a terminal. Its further lines are indented, so that none is taken for one of ours.
+/// Formats a message without characters that control a terminal. Its further lines are indented, so that none looks
+/// like a line of the program's own.
 fn message(text: &str) -> String {
     let text = escaped_lines(text);
     let mut lines = text.split('\n');
@@ -409,12 +410,12 @@ fn message(text: &str) -> String {
     })
 }
 
-/// Tells about progress on standard error.
+/// Prints a line of progress on standard error.
 pub(crate) fn print_progress(text: &str) {
     tell(&format!("{DIM}{}{DIM:#}\n", escaped(text)));
 }
 
-/// Tells what clap says of a command line: that it is wrong, or the help that was asked for. What was typed stands in it.
+/// Prints clap's error about a command line, which quotes it, or the help that was asked for. Returns the exit code.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {

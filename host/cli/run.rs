@@ -26,7 +26,7 @@ use crate::{
     terminal::{Cleaner, Look, Transcribed, write_stderr},
 };
 
-/// What a shell reports of a command that was interrupted.
+/// Exit code that shells report of a command that was interrupted.
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Runs the cells of a file.
@@ -62,7 +62,7 @@ pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<
     start(folders, &arguments.session, what, false, Follower::new(form, None)).await
 }
 
-/// What is made of the events, as the flags have it.
+/// Returns the form of the output that the flags ask for; `otherwise` if they ask for none.
 pub(crate) fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
     match output {
         OutputArguments { json: true, .. } => Form::Json(Box::<RunResult>::default()),
@@ -253,7 +253,7 @@ impl Asked {
     }
 }
 
-/// What asks the process to stop: Ctrl-C, or whoever started it.
+/// Signals that ask the process to stop: Ctrl-C (SIGINT), and SIGTERM.
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,

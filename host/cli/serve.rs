@@ -41,7 +41,7 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     on_runtime(serve_on(served))
 }
 
-/// How this program was started.
+/// Returns the command line of this process.
 fn own_command() -> Result<Vec<String>, CliError> {
     let arguments = std::env::args_os().skip(1).map(|argument| argument.into_string());
     let arguments: Result<Vec<String>, _> = arguments.collect();
@@ -50,7 +50,7 @@ fn own_command() -> Result<Vec<String>, CliError> {
     Ok(std::iter::once("/proc/self/exe".to_owned()).chain(arguments).collect())
 }
 
-/// What is served, where, and in which bounds.
+/// Server to run: its configuration, isolation, listener and store.
 struct Served {
     config: ServerConfig,
     isolation: Isolation,

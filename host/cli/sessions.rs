@@ -30,7 +30,7 @@ pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
     Ok(cellar_config::Folders::from(folders).sessions()?)
 }
 
-/// Does what was asked with the sessions of the store.
+/// Runs a command on the stored sessions.
 ///
 /// # Errors
 /// The store fails, has no such session, or has it in use.

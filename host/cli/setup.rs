@@ -1,4 +1,4 @@
-//! What was typed, as the set-up of sessions takes it.
+//! Conversion of arguments of the command line to the configuration of sessions.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl From<&SessionArguments> for SessionRequest {
     }
 }
 
-/// The folders of the guests and of what is made from them.
+/// Returns the configuration of a host: the folders of the guests and of their caches.
 ///
 /// # Errors
 /// No folder was named and the user has none.
@@ -63,7 +63,7 @@ pub(crate) fn host_config(folders: &Folders, stops: Stops) -> Result<HostConfig,
     Ok(cellar_config::Folders::from(folders).host_config(KERNELS_MAX, stops)?)
 }
 
-/// A session as the command line describes it, on a host of its own.
+/// Opens a session as the command line describes it, on a host of its own.
 ///
 /// # Errors
 /// The configuration is not valid, the session is in use, a folder cannot be granted.

@@ -33,9 +33,9 @@ use cellar_wire::{
 const CONNECTIONS_MAX: usize = 16;
 /// Name of the socket in its folder.
 const SOCKET_NAME: &str = "session.sock";
-/// What a socket's address has room for, on every system we know.
+/// Bytes of a path that fit into a socket's address on every system we know.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
-/// How soon a client that went away is noticed while its run is silent.
+/// Interval at which a silent run checks that its client is still connected.
 const PRESENCE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A socket through which whoever knows its path may run cells in a session. Dropping it ends those runs and removes

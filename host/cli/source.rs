@@ -16,7 +16,7 @@ use cellar_engine::{
 use crate::{notebook::Notebook, report::CliError};
 use cellar_wire::{REQUEST_BYTES_MAX, language_meant, language_of, run_from_json};
 
-/// How a file says what it holds.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Json,
@@ -61,7 +61,7 @@ const OTHER_LANGUAGES: [&str; 30] = [
     "zsh",
 ];
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Cells, and nothing that outputs could be written to.
@@ -70,7 +70,7 @@ pub(crate) enum Source {
     Notebook(Box<Notebook>),
 }
 
-/// What is in `file`, or on standard input for `-`. `language` says so for a file whose name does not.
+/// Loads `file`, or standard input for `-`. `language` gives the language of a file whose name does not.
 ///
 /// # Errors
 /// It cannot be read, its kind is not known, or it is no valid run.
@@ -194,7 +194,7 @@ fn with_tag(cell: Cell, tag: &str) -> Result<Cell, &str> {
     }
 }
 
-/// Whether a word in brackets is meant as a tag, be it one or not: nobody calls a cell by the name of a language.
+/// Returns true if a word in brackets is meant as a tag, valid or not: nobody names a cell after a language.
 fn is_tag(word: &str) -> bool {
     let is_timeout = |(key, _): (&str, &str)| nearest(key, &[TIMEOUT]).is_some();
     word == RESET
@@ -203,7 +203,7 @@ fn is_tag(word: &str) -> bool {
         || OTHER_LANGUAGES.contains(&&*word.to_lowercase())
 }
 
-/// What to write in the place of a tag that is none.
+/// Returns a hint at the valid tag that was meant.
 fn tag_hint(tag: &str) -> String {
     if tag.contains('=') {
         return format!("say {TIMEOUT}=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());

@@ -33,7 +33,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// Lines that are taken from the queue at once.
 const LINES_AT_ONCE_MAX: usize = 64;
 
-/// What a shell reports of a command that was interrupted.
+/// Exit code that shells report of a command that was interrupted.
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Serves standard input and output.
@@ -69,12 +69,12 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     ended(writer.await)
 }
 
-/// How the process ends when its output has.
+/// Returns the exit code of the process, or the error, after its output has ended.
 fn ended(written: Result<Result<(), CliError>, JoinError>) -> Result<u8, CliError> {
     written.unwrap_or_else(|error| Err(CliError::Output(error.into()))).map(|()| EXIT_COMPLETE)
 }
 
-/// The program that started this one: it may name folders and files, as whoever types commands may.
+/// Program that started this one. It may name folders and files, as the person who types commands may.
 struct Starter(Hub);
 
 impl Place for Starter {
@@ -112,7 +112,7 @@ impl Place for Starter {
     }
 }
 
-/// Does what waits for the disk.
+/// Runs work that waits for the disk on a thread for blocking calls.
 async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<T, LineError> {

@@ -1,4 +1,4 @@
-//! What may reach a terminal: text and colours, and nothing that steers it.
+//! Filter for output to terminals: it passes text and colours, and nothing that controls the terminal.
 //!
 //! Everything that the program writes to standard output and standard error leaves through this file. Cells print what
 //! they like, and files, names and messages are what others made them. On a terminal, escape sequences set its title, write
@@ -22,7 +22,7 @@ pub(crate) use streams::{Input, Output};
 /// Characters of a colour sequence; longer ones are dropped.
 const COLOR_CHARS_MAX: usize = 32;
 
-/// Columns where nobody says how many there are, and the fewest and most that layouts are made for.
+/// Columns of a terminal that does not tell, and the fewest and most for layouts.
 const COLUMNS: usize = 100;
 const COLUMNS_MIN: usize = 20;
 const COLUMNS_MAX: usize = 400;
@@ -30,7 +30,7 @@ const COLUMNS_MAX: usize = 400;
 /// Bytes of a file that are shown at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a stream can show.
+/// Capabilities of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Colours are wanted: a terminal, and no `NO_COLOR`.
@@ -46,7 +46,7 @@ impl Look {
         Look { has_colors: AutoStream::choice(&stdout) != ColorChoice::Never, is_terminal: stdout.is_terminal() }
     }
 
-    /// Whether a person may type.
+    /// Returns true if standard input is a terminal, where a person may type.
     pub(crate) fn is_stdin_terminal() -> bool {
         io::stdin().is_terminal()
     }
@@ -72,8 +72,8 @@ pub(crate) fn columns() -> usize {
     named.or_else(asked).unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS_MAX)
 }
 
-/// Whether a character steers a terminal or hides what a line says: controls (C0, DEL, C1), separators of lines, and
-/// what changes the direction in which text is shown.
+/// Returns true for a character that controls a terminal or hides what a line says: controls (C0, DEL, C1), line
+/// separators, and characters that change the direction of text.
 pub(crate) fn is_harmful(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -82,12 +82,12 @@ pub(crate) fn is_harmful(character: char) -> bool {
         )
 }
 
-/// `text` on one line, with whatever is harmful written as `\u{1b}`.
+/// Returns `text` on one line, with every harmful character written as `\u{1b}`.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, |_| false)
 }
 
-/// The same, with its lines and tabs.
+/// Returns the same, but keeps its lines and tabs.
 pub(crate) fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -158,7 +158,7 @@ pub(crate) fn width(text: &str) -> usize {
     plain.chars().map(char_width).sum()
 }
 
-/// Columns that a character takes. What a terminal should not get is counted as if it were shown.
+/// Returns the columns that a character takes. One that must not reach a terminal counts as if it were shown.
 pub(crate) fn char_width(character: char) -> usize {
     character.width().unwrap_or(1)
 }
@@ -168,7 +168,7 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// Writes text for people to standard output, without what is harmful.
+/// Writes text for people to standard output, without harmful characters.
 ///
 /// # Errors
 /// It cannot be written.
@@ -176,7 +176,7 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
     write_stdout(harmless(text).as_bytes())
 }
 
-/// Writes text for people to standard error, without what is harmful, and with colours where they are wanted.
+/// Writes text for people to standard error, without harmful characters, and with colours where they are wanted.
 pub(crate) fn tell(text: &str) {
     // Nobody is left to tell when standard error is closed.
     let _ = anstream::stderr().write_all(harmless(text).as_bytes());
@@ -202,7 +202,7 @@ pub(crate) fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
-/// Writes what a [`Cleaner`] of standard error let through.
+/// Writes text that a [`Cleaner`] of standard error let through.
 pub(crate) fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     // Nobody is left to tell when standard error is closed.
@@ -245,7 +245,7 @@ pub(crate) fn copy(from: &mut impl Read, is_raw: bool) -> io::Result<()> {
     }
 }
 
-/// Standard output of a transcript. Whatever comes here was laid out, and is checked once more.
+/// Standard output of a transcript, whose text has been laid out and cleaned.
 #[derive(Debug)]
 pub(crate) struct Transcribed;
 
@@ -275,8 +275,8 @@ impl Write for Log {
     }
 }
 
-/// Takes out of a stream of text what a terminal must not get. Colours stay; other sequences of a terminal's protocol
-/// with which programs move the cursor are dropped; everything else that is harmful is escaped. Sequences may be cut anywhere.
+/// Filter of a stream of text for a terminal. Colours stay; other sequences of a terminal's protocol with which
+/// programs move the cursor are dropped; everything else that is harmful is escaped. Sequences may be cut anywhere.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
     look: Look,
@@ -311,7 +311,7 @@ impl Cleaner {
         kept
     }
 
-    /// What ends a colour that the text left on.
+    /// Ends the text, and returns the sequence that resets a colour that it left on.
     pub(crate) fn finish(&mut self) -> &'static str {
         self.state = State::Text;
         if std::mem::take(&mut self.is_colored) { "\u{1b}[0m" } else { "" }

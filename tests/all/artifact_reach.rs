@@ -1,4 +1,4 @@
-//! Which artifacts the cells of a session reach, on the probe guest.
+//! Artifacts that the cells of a session can read, on the probe guest.
 
 use cellar_engine::{
     Error, Host, Session, SessionConfig, Snapshot,
@@ -62,7 +62,7 @@ fn read(uri: &str) -> String {
     format!("call read {{\"path\":\"{uri}\",\"limit\":1}}")
 }
 
-/// What a cell is told that asks for an artifact: its first line, or the reason why not.
+/// Returns the first line of an artifact as a cell reads it, or the reason why the cell may not. Checks that the session still works.
 async fn asked(session: &Session, id: &str) -> String {
     let result = result(session, &read(&format!("artifact://{id}"))).await;
     let answer = match &result.cells[0].failure {

@@ -33,7 +33,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What a command prints, as the fixture has it; JSON must fit its schema.
+/// Returns the output of a command in the form that the fixture has. JSON must fit its schema.
 fn told(folder: &Path, line: &str) -> String {
     let mut words = line.split(' ').skip(1);
     let mut command = cellar(words.by_ref());

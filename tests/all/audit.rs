@@ -24,7 +24,7 @@ use crate::{
     support::PATIENCE,
 };
 
-/// What is said in all cells, calls and answers here, and nowhere in the log.
+/// Text in all cells, calls and responses here, which the log must not contain.
 const SAID: &str = "CONTENT";
 
 /// Entries in memory, while the disk has room.

@@ -19,7 +19,7 @@ fn parquet(path: &Path, number: i64) {
     batches.write_parquet(fs::File::create(path).expect("a file")).expect("written");
 }
 
-/// What a command prints that ends with this code: its output, and its errors.
+/// Returns the output and the errors of a command, which must end with this code.
 fn told(store: &Path, arguments: &[&str], code: i32) -> (String, String) {
     let output = cellar(arguments).env("CELLAR_STORE", store).output().expect("it runs");
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");

@@ -1,4 +1,4 @@
-//! What holds of the hub: journals, readers, owners, and the order of runs.
+//! Guarantees of the hub: journals, readers, owners, and the order of runs.
 
 use std::{io, sync::Arc, time::Duration};
 

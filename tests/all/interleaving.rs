@@ -71,7 +71,7 @@ async fn until_it_calls(run: &mut Run) {
     }
 }
 
-/// What the rest of a run prints.
+/// Returns the rest of a run's output.
 async fn printed(mut run: Run) -> String {
     let mut printed = String::new();
     while let Some(event) = run.next().await {

@@ -37,7 +37,7 @@ async fn do_cell(session: &Session, language: Language, code: &str) -> String {
     result.text()
 }
 
-/// What a run that has started prints until it ends.
+/// Returns the output of a run from now until its end.
 async fn printed(mut run: Run) -> String {
     let mut text = String::new();
     while let Some(event) = run.next().await {
@@ -103,7 +103,7 @@ fn javascript_tells_its_names_values_completions_and_help() {
     });
 }
 
-/// What hostile values do when they are looked at, and whether their kernel survives it.
+/// Code that makes hostile values, and whether their kernel survives a query of them.
 const PYTHON_HAUNTS: &[(&str, bool)] = &[
     ("class H:\n    def __repr__(self):\n        while True: pass\nh = H()", true),
     ("class H:\n    def __repr__(self): raise SystemExit\nh = H()", true),
@@ -267,7 +267,7 @@ fn sources_of_cells_are_kept_over_resets() {
     });
 }
 
-/// What a prompt is told of each text: `ok`, `no`, or what the next line is indented with, in quotes.
+/// Returns the answer for each text: `ok`, `no`, or the indentation of the next line, in quotes.
 async fn completeness(session: &Session, language: Language, texts: &[&str]) -> Vec<String> {
     let mut told = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! What kernels begin with and how long they live: seeds, resets, per-call mode.
+//! Beginning and lifetime of kernels: seeds, resets, per-call mode.
 
 use std::{collections::HashMap, time::Duration};
 

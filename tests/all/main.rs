@@ -25,6 +25,6 @@ mod support;
 mod tidy;
 mod turns;
 
-/// That of the command line.
+/// Allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;

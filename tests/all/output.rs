@@ -1,4 +1,4 @@
-//! What leaves a cell, on the probe guest: in order, gathered, slowed down by its reader, and bounded.
+//! Output of a cell, on the probe guest: ordered, gathered, slowed down by its reader, and bounded.
 
 use std::{path::Path, time::Duration};
 

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::support::{PATIENCE, cellar, check_shape, on_a_free_port, root};
 
-/// What the server is asked with. It takes any.
+/// Access key in requests to the server, which accepts any.
 const KEY: &str = "k3y-0f-th3-t3st-th4t-n0b0dy-t3lls";
 
 /// A server of S3 with a bucket.
@@ -64,7 +64,7 @@ impl S3 {
         ObjectsOptions { url: format!("s3://bucket/{prefix}"), options }
     }
 
-    /// What is kept below a prefix, for tests to change.
+    /// Opens the objects below a prefix, for tests to change.
     fn objects(&self, prefix: &str) -> Objects {
         let mut options = self.options(prefix);
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -113,7 +113,7 @@ impl Place {
         command
     }
 
-    /// What a command prints that ends with this code: its output, and its errors.
+    /// Returns the output and the errors of a command, which must end with this code and must not show the credential.
     fn told(&self, arguments: &[&str], code: i32) -> (String, String) {
         let output = self.command(arguments).output().expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
@@ -147,7 +147,7 @@ impl Place {
         self.folder.path().join("store/.artifacts/objects").join(id)
     }
 
-    /// What a bad disk leaves: as many bytes, and other ones.
+    /// Damages an artifact as a bad disk does: as many bytes, and other ones.
     fn damage(&self, id: &str) {
         let mut bytes = fs::read(self.object(id)).expect("bytes");
         bytes[0] ^= 1;

@@ -1,4 +1,4 @@
-//! What holds of sessions whatever their guests do, on the probe guest and the library's own interface.
+//! Guarantees of sessions whatever their guests do, on the probe guest and the library's own interface.
 
 use std::{
     future::Future,
@@ -76,7 +76,7 @@ pub(crate) async fn until_started(run: &mut Run) {
     panic!("no cell started");
 }
 
-/// How the only cell of a run ended.
+/// Returns the outcome of the only cell of a run.
 pub(crate) async fn outcome(mut run: Run) -> Outcome {
     while let Some(event) = run.next().await {
         if let EventKind::CellFinished { outcome, .. } = event.kind {

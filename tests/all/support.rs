@@ -72,7 +72,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// How guests are stopped: each test of the engine can be played with safepoints as well.
+/// Returns the way to stop guests: with `CELLAR_STOPS`, each test of the engine can run with safepoints as well.
 pub(crate) fn stops() -> Stops {
     let name = std::env::var("CELLAR_STOPS");
     name.map_or_else(|_| Stops::default(), |name| Stops::from_name(&name).expect("the name of a way to stop guests"))
@@ -122,7 +122,7 @@ pub(crate) fn node() -> PathBuf {
     node
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -219,7 +219,7 @@ const NOT_WAITING: i32 = 0o4000;
 
 /// A pipe that a process of a test holds open as long as it lives.
 pub(crate) struct Held {
-    /// What the process opens to write.
+    /// Path that the process opens to write.
     pub(crate) path: PathBuf,
     reader: std::thread::JoinHandle<std::io::Result<Vec<u8>>>,
 }

@@ -64,7 +64,7 @@ fn breach(layers: &[Vec<String>], user: &str, used: &str) -> Option<String> {
     }
 }
 
-/// What is printed for people is made harmless in one file; nothing else of the command reaches for the streams.
+/// Output for people is made harmless in one file; nothing else of the command reaches for the streams.
 #[test]
 fn the_command_writes_to_its_streams_in_one_place() {
     let writes =
@@ -179,7 +179,7 @@ fn test_functions() -> HashSet<String> {
     found
 }
 
-/// What a document says that holds a promise is there: a rule without its test would be believed.
+/// Tests that a document names for a promise exist: a rule without its test would be believed.
 #[test]
 fn tests_that_the_documents_name_are_there() {
     let functions = test_functions();

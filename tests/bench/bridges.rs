@@ -1,4 +1,4 @@
-//! What a call of the host costs when the host answers at once.
+//! Cost of a call of the host when the host answers at once.
 
 use cellar_engine::Language;
 

@@ -1,4 +1,4 @@
-//! How long a chart takes, from its specification to an SVG and a PNG.
+//! Time to draw a chart, from its specification to an SVG and a PNG.
 
 use std::time::{Duration, Instant};
 

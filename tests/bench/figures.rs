@@ -11,12 +11,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What two runs of the same code may differ by however little their samples do, as a share.
+/// Least spread, as a share: two runs of the same code may differ by as much, however little their samples do.
 const SPREAD_MIN: f64 = 0.05;
 /// Times without which two machines cannot be compared.
 const TIMES_MIN: usize = 5;
 
-/// What a figure counts. More is worse, but for rates.
+/// Unit of a figure. More is worse, except for rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
     Microseconds,
@@ -38,12 +38,12 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// How far the samples lie apart, as a share of the best.
+    /// Returns the distance between the samples, as a share of the best.
     fn spread(&self) -> f64 {
         ((self.median - self.best) / self.best).abs().max(SPREAD_MIN)
     }
 
-    /// How many times as bad it is as an earlier one. `None` when the two cannot be compared.
+    /// Returns how many times worse it is than an earlier figure. Returns `None` when the two cannot be compared.
     fn against(&self, before: &Figure) -> Option<f64> {
         let ratio = match self.unit {
             Unit::PerSecond => before.best / self.best,
@@ -52,7 +52,7 @@ impl Figure {
         (self.unit == before.unit && ratio.is_finite()).then_some(ratio)
     }
 
-    /// Whether it tells of the machine as much as of the code.
+    /// Returns true if it depends on the machine as much as on the code.
     fn is_of_the_machine(&self) -> bool {
         matches!(self.unit, Unit::Microseconds | Unit::PerSecond)
     }
@@ -72,27 +72,27 @@ pub(crate) struct Slower {
     pub(crate) what: String,
     pub(crate) before: Figure,
     pub(crate) now: Figure,
-    /// How many times as bad it is.
+    /// Ratio to the earlier figure: times as bad.
     pub(crate) ratio: f64,
-    /// What it may differ by.
+    /// Spread that is allowed.
     pub(crate) spread: f64,
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    /// How many times as long everything takes on this machine, by its own speed.
+    /// Factor by which this machine takes longer for everything, by its own speed.
     pub(crate) machine: f64,
-    /// How many figures were compared.
+    /// Number of figures that were compared.
     pub(crate) compared: usize,
-    /// Those that were not measured before.
+    /// Names of figures that were not measured before.
     pub(crate) unknown: Vec<String>,
-    /// The worst first.
+    /// Figures that became slower, the worst first.
     pub(crate) slower: Vec<Slower>,
 }
 
 impl Figures {
-    /// Where the figures of the last commit lie.
+    /// Returns the path of the last commit's figures.
     pub(crate) fn path() -> PathBuf {
         cellar_bench::root().join("host/figures.json")
     }
@@ -145,7 +145,7 @@ impl Figures {
         comparison
     }
 
-    /// How many times as long things take on this machine as on that of other figures.
+    /// Returns the factor by which this machine takes longer than that of other figures.
     fn machine_factor(&self, before: &Figures) -> f64 {
         let ratio = |(what, now): (&String, &Figure)| {
             now.is_of_the_machine().then(|| now.against(before.figures.get(what)?)).flatten()

@@ -1,4 +1,4 @@
-//! What the images of guests weigh, and how long it takes to make them ready on this machine.
+//! Size of the guests' images, and the time to prepare them on this machine.
 
 use cellar_engine::{
     GuestName, HostConfig,

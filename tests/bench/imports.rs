@@ -1,4 +1,4 @@
-//! How long imports take in a new session: of each of the modules that are used most.
+//! Time of imports in a new session, for each of the modules that are used most.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What all measurements share: the plan, a host to measure in, and the taking of samples.
+//! Common parts of all measurements: the plan, a host to measure in, and the taking of samples.
 
 use std::{
     path::PathBuf,
@@ -21,12 +21,12 @@ use crate::table::Samples;
 pub(crate) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 /// Kernels alive at once: a thousand idle sessions, and some.
 const KERNELS_MAX: u32 = 1_100;
-/// How long a pause is.
+/// Length of a pause.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Turns of the runtime that are enough for a kernel's task to see that its session is gone.
 const YIELDS: usize = 4;
 
-/// How much to measure, and with what.
+/// Plan of the measurements: their extent, and the folders they use.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Less than a minute for everything, and rougher.
@@ -113,7 +113,7 @@ pub(crate) struct Lab {
     runtime: Runtime,
     pub(crate) host: Host,
     pub(crate) language: Language,
-    /// What runs it.
+    /// Guest that runs it.
     guest: GuestName,
     /// A session that runs a cell after each pause, so that a processor which has slept or done other people's work
     /// meanwhile is not what is measured.

@@ -27,7 +27,7 @@ pub(crate) fn load() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What this process holds now.
+/// Memory of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     /// Bytes of private pages that differ from their file, or have none.

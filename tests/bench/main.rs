@@ -42,7 +42,7 @@ use crate::{
     table::{Line, print_slower, print_table},
 };
 
-/// That of the command line.
+/// Allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -75,7 +75,7 @@ fn measurements() -> Vec<Measurement> {
     .collect()
 }
 
-/// What a module offers to [`measurements`].
+/// Measurement that a module adds to [`measurements`]: its name and its function.
 type Offer = (&'static str, fn(&Plan) -> Vec<Line>);
 
 fn main() -> ExitCode {
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is done with the figures of the last commit that wrote them.
+/// Use of the figures of the last commit that wrote them.
 enum UseOfFigures {
     Guard,
     Record,

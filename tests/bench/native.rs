@@ -9,7 +9,7 @@ use std::{
 
 use cellar_engine::{GuestName, Language};
 
-/// What each runs: the loops, then answers to lines with their names.
+/// Returns the native program: the loops, then answers to lines with their names.
 fn program(guest: GuestName) -> String {
     match guest.language() {
         Language::Python => {
@@ -82,7 +82,7 @@ fn interpreter(guest: GuestName) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
 }
 
-/// What a native interpreter prints that runs a program.
+/// Returns the output of a native interpreter that runs a program.
 pub(crate) fn output(guest: GuestName, program: &str) -> String {
     let option = if guest.language() == Language::Python { "-c" } else { "-e" };
     let output = Command::new(interpreter(guest)).args([option, program]).stderr(Stdio::inherit()).output();
@@ -91,7 +91,7 @@ pub(crate) fn output(guest: GuestName, program: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Which native interpreter is compared with, in a few words.
+/// Describes the native interpreter to compare with, in a few words.
 pub(crate) fn describe(guest: GuestName) -> String {
     let question = match guest {
         GuestName::Python => {

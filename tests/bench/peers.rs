@@ -121,18 +121,18 @@ fn compare_loops(plan: &Plan, own: &Own, peers: &mut [Peer]) -> Vec<Line> {
     compared.map(line).collect()
 }
 
-/// What a sandbox says of a question; most of it is absent.
+/// Answer of a sandbox to a question; most fields are absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
     /// In microseconds.
     times: Vec<f64>,
-    /// What a loop returned.
+    /// Result of a loop.
     result: String,
     bytes: Option<f64>,
-    /// Whether a session that was stopped is as it was.
+    /// True if a stopped session kept its state.
     kept: Option<bool>,
-    /// Why there is no answer.
+    /// Reason for the lack of an answer.
     lacks: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a whole process takes, as a shell sees it.
+//! Time of a whole process, as a shell sees it.
 
 use std::{
     process::{Command, Stdio},
@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) const MEASUREMENTS: &[Offer] = &[("whole process", eval), ("cells over a pipe", pipe)];
 
-/// What a cell, and a session's first, may take for a client in Python, in microseconds.
+/// Targets for a client in Python, in microseconds: a cell, and a session's first cell.
 const OVER_A_PIPE: f64 = 80.0;
 const FIRST_OVER_A_PIPE: f64 = 300.0;
 
@@ -44,7 +44,7 @@ fn eval(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// What a client of `cellar stdio` sees, which is written in Python.
+/// Measures cells of `cellar stdio` as a client in Python sees them.
 fn pipe(plan: &Plan) -> Vec<Line> {
     let (cells, sessions) = plan.pick((5_000, 300), (300, 30));
     let measure = |language: Language| {

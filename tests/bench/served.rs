@@ -1,5 +1,5 @@
-//! What a server takes: cells over HTTP next to those of the library, sessions, neighbours that never rest, and watchers. All
-//! over loopback, with clients of this process, which take their share of the same cores.
+//! Performance of a server: cells over HTTP next to those of the library, sessions, neighbours that never rest, and
+//! watchers. All over loopback, with clients of this process, which take their share of the same cores.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -34,7 +34,7 @@ const AT_ONCE: [usize; 3] = [1, 8, 64];
 const LOOPS: usize = 200;
 /// Readers of one run.
 const WATCHERS: usize = 1_000;
-/// What a cell over HTTP may take longer than in the library, and the 99th percentile of one next to loops, in microseconds.
+/// Targets in microseconds: the additional time of a cell over HTTP against the library, and the 99th percentile of one next to loops.
 const OVER_HTTP: f64 = 150.0;
 const NEXT_TO_LOOPS: f64 = 20_000.0;
 
@@ -95,7 +95,7 @@ impl Server {
 }
 
 impl Server {
-    /// Where it keeps what it keeps.
+    /// Returns the folder of its store.
     pub(crate) fn store(&self) -> PathBuf {
         self.folder.path().join("store")
     }
@@ -181,7 +181,7 @@ impl Client {
     }
 }
 
-/// How a server keeps results, in words.
+/// Describes whether a server keeps results.
 fn kept(is_durable: bool) -> &'static str {
     if is_durable { "kept" } else { "not kept" }
 }
@@ -256,7 +256,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What sessions take: to be made, to their first result, in memory while nothing is asked of them, and asleep.
+/// Measures sessions: their creation, their first result, and their memory while idle and while asleep.
 fn sessions(plan: &Plan) -> Vec<Line> {
     let count = plan.pick(500, 50);
     let mut lines = Vec::new();
@@ -314,7 +314,7 @@ fn next_to_loops(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Of cells that come now and then.
+/// Returns the 99th percentile of the time of cells that come now and then.
 fn percentile(plan: &Plan, client: &mut Client, session: &str) -> Duration {
     let mut times: Vec<Duration> = (0..plan.pick(300, 100))
         .map(|_| {

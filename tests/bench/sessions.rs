@@ -1,4 +1,4 @@
-//! How soon a session answers, what it weighs, and how many a second there can be.
+//! Time until a session answers, its memory, and the number of sessions a second.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ fn next_cell(plan: &Plan) -> Vec<Line> {
     targets.into_iter().map(measure).collect()
 }
 
-/// What agents import, and what the best engine of the kind takes most of a second for.
+/// Modules that agents import, for which the best engine of the kind takes most of a second.
 pub(crate) const NINE: &str = "import csv, decimal, hashlib, pathlib, random, sqlite3, statistics, urllib.request\n\
                     import xml.etree.ElementTree";
 
@@ -91,7 +91,7 @@ fn memory(plan: &Plan) -> Vec<Line> {
     LANGUAGES.into_iter().zip([0.5, 0.15]).flat_map(lines).collect()
 }
 
-/// What so many live sessions weigh, each after one cell: the memory of this process without them, and with them.
+/// Returns the memory of this process without and with so many live sessions, each after one cell.
 fn weigh(lab: &Lab, count: u32) -> (Memory, Memory) {
     let cell = trivial(lab.language);
     // The first session pays for what all share.

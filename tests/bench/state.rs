@@ -1,4 +1,4 @@
-//! What it takes to capture a session and to bring it back, against what it holds.
+//! Time to capture and restore a session, against the size of its state.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -125,7 +125,7 @@ fn sleep(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// What the same data costs where it can be pickled at all.
+/// Measures pickle on the same data, where it can be pickled at all.
 fn pickle(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for megabytes in plan.pick(SIZES.as_slice(), &[TARGET_SIZE]) {

@@ -1,4 +1,4 @@
-//! How soon a cell that does not end is stopped, and how soon the session is useful again.
+//! Time until an endless cell is stopped, and until its session is useful again.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn endless(language: Language) -> (&'static str, &'static str) {
     }
 }
 
-/// How much later than its time an endless cell ends; the session is as it was.
+/// Returns how much later than its timeout an endless cell ends; the session keeps its state.
 pub(crate) fn time_soft_stop(lab: &Lab, session: &Session) -> Duration {
     lab.run(session, "kept = 41");
     let cell = Cell { timeout: Some(TIMEOUT), ..Cell::new(lab.language, endless(lab.language).0) };

@@ -33,14 +33,14 @@ impl Line {
         Line { what: what.into(), unit, best, median, target: target.into() }
     }
 
-    /// What it is a figure of, without what natively took that long this time, and the figure.
+    /// Returns the name of the figure, without the native time of this run, and the figure.
     pub(crate) fn figure(&self) -> (String, Figure) {
         let Line { what, unit, best, median, .. } = self;
         let what = what.split(" (native ").next().unwrap_or(what);
         (what.to_owned(), Figure { unit: *unit, best: *best, median: *median })
     }
 
-    /// Whether the target was met: at least by the best, or by the median too.
+    /// Describes whether the target was met: at least by the best, or by the median too.
     fn verdict(&self) -> &'static str {
         match self.target {
             None => "",

@@ -1,5 +1,5 @@
-//! What a server takes in the long run: a working day of mixed traffic, as fast as it goes, and very many sessions that
-//! sleep. Over loopback, as in `served`.
+//! Performance of a server in the long run: a working day of mixed traffic, as fast as it goes, and very many sessions
+//! that sleep. Over loopback, as in `served`.
 
 use std::{
     path::Path,
@@ -26,13 +26,13 @@ const REQUESTS: usize = 8 * 60 * 60;
 const CLIENTS: usize = 8;
 /// Before this share of the requests memory still gets warm.
 const WARM_SHARE: f64 = 0.4;
-/// How often the server is looked at.
+/// Interval at which the server is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What the median of its memory may grow by between the halves of what follows, in millions of bytes: the slack of its
-/// allocator.
+/// Growth that is allowed to the median of its memory between the halves of what follows, in millions of bytes: the
+/// slack of its allocator.
 const GROWTH: f64 = 32.0;
 
-/// What one look at a server saw.
+/// Sample of a server's resources.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     megabytes: f64,

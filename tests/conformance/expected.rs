@@ -47,7 +47,7 @@ struct Reason {
     tests: Vec<String>,
 }
 
-/// What became of a test.
+/// Result of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
@@ -72,7 +72,7 @@ impl List {
         }
     }
 
-    /// Whether a test that needs these features is left out.
+    /// Returns true if a test is left out because of one of these features or of its text.
     pub(crate) fn skips(&self, features: &[&str], text: &str) -> bool {
         self.skipped.iter().any(|skipped| {
             skipped.features.iter().any(|feature| features.contains(&feature.as_str()))
@@ -113,7 +113,7 @@ impl List {
     }
 }
 
-/// Whether a name fits a pattern with `*` in it.
+/// Returns true if a name matches a pattern with `*` in it.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(head) else { return false };

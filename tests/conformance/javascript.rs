@@ -23,7 +23,7 @@ use crate::{
 const SHELL: &str = include_str!("../../fixtures/conformance/test262_shell.js");
 /// A function that runs one test.
 const RUNNER: &str = include_str!("../../fixtures/conformance/run_test262.js");
-/// What the tests of a folder include.
+/// File that the tests of a folder include.
 const HARNESS: &str = "shell.js";
 /// Lists what cannot stand in the tests themselves.
 const RAW: &str = "jstests.list";
@@ -53,17 +53,17 @@ pub(crate) fn test262(selection: Selection) -> Result<Vec<Trial>, String> {
     Ok(list.quick.iter().chain(rest).map(trial).collect())
 }
 
-/// What all tests of a folder share.
+/// State that all tests of a folder share.
 struct Suite {
     list: &'static List,
     top: PathBuf,
-    /// By path, what is said of tests that must begin with their first character.
+    /// Prefixes, by path, of tests that must begin with their first character.
     raw: BTreeMap<String, String>,
     host: Host,
     runtime: tokio::runtime::Runtime,
 }
 
-/// What the runner is given.
+/// Input of the runner.
 #[derive(Serialize)]
 struct Test<'a> {
     source: &'a str,
@@ -120,7 +120,7 @@ impl Suite {
         Ok(())
     }
 
-    /// What is evaluated before the tests of a folder.
+    /// Returns the sources to evaluate before the tests of a folder.
     fn harness(&self, folder: &Path) -> Result<Vec<String>, Failed> {
         let mut found = vec![SHELL.to_owned(), fs::read_to_string(self.top.join(HARNESS))?];
         let mut place = self.top.clone();

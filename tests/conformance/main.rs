@@ -31,7 +31,7 @@ const SUITES: &[Suite] = &[
     ("test262", javascript::test262),
 ];
 
-/// Which modules of a suite are run.
+/// Selection of a suite's modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Selection {
     Quick,

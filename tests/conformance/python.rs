@@ -24,12 +24,12 @@ const NOTES: &str = include_str!("../../fixtures/conformance/notes.py");
 const RUN_LIBRARY: &str = include_str!("../../fixtures/conformance/run_library.py");
 /// Runs the tests of one file of a package.
 const RUN_PACKAGE: &str = include_str!("../../fixtures/conformance/run_package.py");
-/// What stands before that in the data guest.
+/// Runner of the data guest: the same behind a preamble.
 const RUN_DATA: &str = concat!(
     include_str!("../../fixtures/conformance/run_data.py"),
     include_str!("../../fixtures/conformance/run_package.py")
 );
-/// Where the cell says what became of them.
+/// File to which the cell writes the results.
 const RESULTS: &str = ".results.ndjson";
 /// Kernels that one module may cost.
 const DEATHS_MAX: usize = 8;
@@ -162,7 +162,7 @@ fn limits() -> Limits {
     Limits { timeout: Duration::from_secs(600), memory_bytes: 2 << 30, disk_bytes: 2 << 30, ..Limits::default() }
 }
 
-/// How the cell ended, in words.
+/// Runs a cell, and describes how it ended.
 async fn run_cell(host: &Host, config: SessionConfig, source: String) -> Result<String, Failed> {
     let session = host.session(config)?;
     let mut run = session.run(vec![Cell::new(Language::Python, source)])?;

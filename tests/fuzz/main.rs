@@ -1,4 +1,4 @@
-//! What strangers write, and guests that lie: whatever it is, it is refused or works, in bounded time and memory.
+//! Input of strangers, and guests that lie: whatever it is, it is refused or works, in bounded time and memory.
 //!
 //! Each target changes seeds at random (bytes, numbers, pieces of others; checksums are made to match, so that what lies
 //! behind them is reached) and gives them to the code that reads them. A panic, an abort, a case that takes too long or
@@ -53,7 +53,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a target is given now, for those who must end it.
+/// Case that a target runs now, for the watchdog that must end it.
 type Current = Arc<Mutex<Option<(Instant, Vec<u8>)>>>;
 
 fn run(target: &'static Target) -> Result<(), Failed> {
@@ -118,7 +118,7 @@ fn run(target: &'static Target) -> Result<(), Failed> {
     }
 }
 
-/// What was said of a case, without what differs from one case to the next: numbers, and what stands in quotes.
+/// Returns a refusal without what differs from one case to the next: numbers, and text in quotes.
 fn way(words: &str) -> String {
     let mut quote = None;
     let kept = words.chars().filter(|each| match quote {

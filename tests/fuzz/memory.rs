@@ -1,8 +1,8 @@
-//! How much memory is in use: the most that was since somebody asked last, where the system tells.
+//! Memory in use: the peak since the last reset, where the system tells.
 
 use std::fs;
 
-/// Begins to look for the most, from what is in use now, which it returns in bytes.
+/// Resets the peak to the memory in use now, and returns it in bytes.
 pub(crate) fn reset_peak() -> usize {
     // "5" has the kernel forget the peak.
     let _ = fs::write("/proc/self/clear_refs", "5");

@@ -1,4 +1,4 @@
-//! What is tried.
+//! Targets.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use twox_hash::XxHash3_128;
 
 use crate::root;
 
-/// What became of a case.
+/// Result of a case.
 pub(crate) enum Answer {
     /// It was taken for what it claims to be.
     Taken,
@@ -86,7 +86,7 @@ impl Probe {
         self.host.session(config).expect("a session")
     }
 
-    /// What a program prints, whatever becomes of it.
+    /// Returns the output of a program, however it ends.
     fn text(&self, session: &Session, code: &str) -> String {
         let cell = Cell { timeout: Some(Duration::from_secs(1)), ..Cell::new(Language::Probe, code) };
         self.runtime.block_on(async {
@@ -164,7 +164,7 @@ fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// What of a recording is plain: its head, and its frames unpacked, each behind its kind and its length; without the checksums.
+/// Returns the plain parts of a recording: its head, and its frames unpacked, each behind its kind and its length; without the checksums.
 fn unframed(recording: &[u8]) -> Option<Vec<u8>> {
     let number = |at| number_at(recording, at);
     let mut at = number(12)?.checked_add(16)?;
@@ -401,7 +401,7 @@ fn file(seeds: &mut Vec<Vec<u8>>) -> Try {
     })
 }
 
-/// What a process gives that converts, out of the pieces in which it comes, and the piece at their end.
+/// Joins the pieces of a converting process's output, and returns it with the piece at their end.
 fn whole(mut pieces: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut whole = Vec::new();
     while let [b'd', a, b, c, d, rest @ ..] = pieces {

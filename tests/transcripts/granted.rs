@@ -1,4 +1,4 @@
-//! What transcripts with `granted: yes` may call besides the tools of all: a pack of primitives, and agents.
+//! Grants of transcripts with `granted: yes` besides the tools of all: a pack of primitives, and agents.
 
 use std::sync::Arc;
 

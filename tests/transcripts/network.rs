@@ -1,4 +1,4 @@
-//! What transcripts with `http: yes` or `llm: …` reach: one real server under several names, each granted otherwise; a
+//! Servers for transcripts with `http: yes` or `llm: …`: one real server under several names, each granted otherwise; a
 //! real service with models.
 
 use std::{
@@ -82,8 +82,8 @@ impl Drop for Network {
     }
 }
 
-/// What is granted: `api.test` and `other.test` whole, of `reads.test` what reads, of `docs.test` what is below `/text`, and
-/// the rest, addresses too, as long as it is on the internet.
+/// Returns the grants: all of `api.test` and `other.test`, reads of `reads.test`, paths below `/text` of `docs.test`,
+/// and the rest, addresses too, as long as it is on the internet.
 fn grants() -> Http {
     let rule = |host: &str| HttpRule { host: host.to_owned(), ports: vec![80], private: true, ..HttpRule::default() };
     let allow = vec![

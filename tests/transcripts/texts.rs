@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What an artifact's id stands behind, as one and as an agent's output, and how many digits it has.
+/// Text before an artifact's id, as one and as an agent's output, and the number of its digits.
 const SCHEME_END: &str = "://";
 const DIGITS: usize = 32;
 

@@ -21,14 +21,14 @@ pub(crate) struct Cache {
     root: PathBuf,
 }
 
-/// Where one product is being made.
+/// Folders in which one product is being made.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    /// What ends up in the cache.
+    /// Folder that becomes the product in the cache.
     pub(crate) out: PathBuf,
     /// Scratch space, gone when the product is complete. Survives an interrupted build, so that the next one goes on.
     pub(crate) work: PathBuf,
-    /// Says what is being done.
+    /// Progress of the product, for messages.
     pub(crate) progress: Progress,
 }
 
@@ -52,12 +52,12 @@ impl Cache {
         Self { root }
     }
 
-    /// Where the product `kind/name` made from `inputs` lies or will lie.
+    /// Returns the path of the product `kind/name` made from `inputs`, whether it exists yet or not.
     pub(crate) fn place(&self, kind: &str, name: &str, inputs: &Inputs) -> PathBuf {
         self.root.join(kind).join(format!("{name}-{}", &inputs.digest()[..16]))
     }
 
-    /// Whether some version of a product is there.
+    /// Returns true if the cache has any version of a product.
     pub(crate) fn has(&self, kind: &str, name: &str) -> bool {
         let is_version = |file: &str| {
             let digest = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));

@@ -25,7 +25,7 @@ pub(crate) const NAME: &str = "host";
 const COMPILE: &str = "compile";
 pub(crate) const BAKE: &str = "bake";
 
-/// What cargo begins lines with that say nothing of the code.
+/// First words of cargo's lines that say nothing of the code.
 const USUAL: &[&str] =
     &["Blocking", "Compiling", "Downloaded", "Downloading", "Finished", "Fresh", "Locking", "Updating"];
 
@@ -91,7 +91,7 @@ fn lines(mut output: impl Read, mut hear: impl FnMut(&str)) -> Result<()> {
     }
 }
 
-/// How many crates of how many are compiled, if the line is cargo's bar: `Building [==> ] 12/681: serde`.
+/// Returns the compiled and the total number of crates if the line is cargo's bar: `Building [==> ] 12/681: serde`.
 fn count(line: &str) -> Option<&str> {
     let (_, rest) = line.trim_start().strip_prefix("Building [")?.split_once("] ")?;
     Some(rest.split_once(':').map_or(rest, |(count, _)| count).trim())
@@ -102,7 +102,7 @@ fn program(workshop: &Workshop) -> PathBuf {
     workshop.root.join("target/release/cellar")
 }
 
-/// Whether it was compiled before.
+/// Returns true if it was compiled before.
 pub(crate) fn is_there(workshop: &Workshop) -> bool {
     program(workshop).is_file()
 }

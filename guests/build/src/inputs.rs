@@ -1,4 +1,4 @@
-//! What a product is made from. The digest of all of it is the product's key in the cache: when any input changes, the
+//! Inputs of a product. The digest of all of them is the product's key in the cache: when any input changes, the
 //! product is made again, and only then.
 
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ impl Guest for JavaScriptCharts {
     }
 }
 
-/// What of the guest is in the checkout.
+/// Returns the guest's folder in the checkout.
 fn folder(workshop: &Workshop) -> PathBuf {
     workshop.root.join("guests/javascript-charts")
 }

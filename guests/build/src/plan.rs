@@ -20,11 +20,11 @@ const LONGEST: &str = "python-data";
 /// A build.
 pub(crate) struct Plan<'a> {
     pub(crate) guests: Vec<&'static dyn Guest>,
-    /// Where the finished guests go.
+    /// Folder for the finished guests.
     pub(crate) out: &'a Path,
-    /// Whether to build again what the cache has.
+    /// True to build again what the cache has.
     pub(crate) force: bool,
-    /// Whether to compile the host meanwhile, and to bake the guests with it.
+    /// True to compile the host meanwhile, and to bake the guests with it.
     pub(crate) host: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the builder says on standard error: a line at the end of each step, and on a terminal one more that lives, with what
-//! runs now and what is left.
+//! Output of the builder on standard error: a line at the end of each step, and on a terminal a live line more, with
+//! what runs now and what is left.
 //!
 //! Steps run side by side, so a line is written whole. Each that took a second is written down too: see [`crate::times`].
 
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     name: String,
 }
 
-/// What runs now, and the line that says so.
+/// Steps that run now, and the line that shows them.
 struct Board {
     bar: ProgressBar,
     running: Vec<Running>,
@@ -32,7 +32,7 @@ struct Running {
     id: u64,
     name: String,
     title: String,
-    /// What is shown besides.
+    /// Text shown besides.
     detail: String,
     began: Instant,
 }

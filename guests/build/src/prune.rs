@@ -24,7 +24,7 @@ pub(crate) struct Prune {
     dry_run: bool,
 }
 
-/// What was removed, or would be.
+/// Products and bytes that were removed, or would be.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Removed {
     products: u64,

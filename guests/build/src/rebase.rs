@@ -215,7 +215,7 @@ fn apply(patch: &Path, text: &str, tree: &Path) -> Result<Vec<Misfit>> {
     Ok(misfits)
 }
 
-/// What GNU patch says of hunks that do not fit as they are.
+/// Parses GNU patch's messages about hunks that do not fit as they are.
 fn misfits(patch: &str, said: &str) -> Vec<Misfit> {
     let mut found = Vec::new();
     let mut file = String::new();
@@ -249,7 +249,7 @@ mod tests {
     const FIRST: &str = "The third is a drei.\n\n--- a/n.txt\n+++ b/n.txt\n@@ -2,3 +2,3 @@\n two\n-three\n+drei\n four\n@@ -6,3 +6,3 @@\n six\n-seven\n+sieben\n eight\n";
     const SECOND: &str = "So is this.\n\n--- a/in/m.txt\n+++ b/in/m.txt\n@@ -1,2 +1,2 @@\n-one\n+eins\n two\n@@ -4,1 +4,1 @@\n-four\n+vier\n";
 
-    /// What is said of sources with these files, how it ended, `n.txt`, and what was rejected of the first patch.
+    /// Tries the series on sources with these files. Returns the report, how it ended, `n.txt`, and what was rejected of the first patch.
     fn tried(files: &[(&str, &str)]) -> (String, Result<()>, String, String) {
         let folder = tempfile::tempdir().unwrap();
         let (series, tree) = (folder.path().join("patches"), folder.path().join("tree"));

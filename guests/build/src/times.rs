@@ -1,5 +1,5 @@
-//! How long each step of a build took: kept in the cache as they end, shown by `make times`, and what tells how long a build
-//! is going to take.
+//! Durations of a build's steps: kept in the cache as they end, shown by `make times`, and used to tell how long a
+//! build is going to take.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const SECONDS_MIN: f64 = 1.0;
 /// Bytes of the file of steps, after which it starts anew.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the table stands in a file.
+/// Marks of the table in a file.
 const BEGIN: &str = "<!-- times -->\n";
 const END: &str = "<!-- /times -->\n";
 
@@ -36,7 +36,7 @@ pub(crate) struct Step {
 
 static FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Where the cache has the steps.
+/// Returns the path of the steps in the cache.
 fn file(cache: &Path) -> PathBuf {
     cache.join("steps.jsonl")
 }

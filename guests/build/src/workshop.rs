@@ -1,4 +1,4 @@
-//! What all recipes share: the checkout they build from and the cache they build into.
+//! State that all recipes share: the checkout they build from and the cache they build into.
 
 use std::path::PathBuf;
 

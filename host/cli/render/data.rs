@@ -18,12 +18,12 @@ const COLUMNS_MAX: usize = 12;
 const ITEMS_MAX: usize = 50;
 /// Levels that are shown.
 const DEPTH_MAX: usize = 8;
-/// Levels of what stands on one line.
+/// Levels of a value that is shown on one line.
 const FLAT_DEPTH_MAX: usize = 2;
 /// Characters of one text that are shown.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// The lines of a JSON text for a terminal of so many columns. `None` for what is no JSON.
+/// Returns the lines of a JSON text for a terminal of so many columns, or `None` if it is not JSON.
 pub(crate) fn lines(json: &str, look: Look, width: usize) -> Option<Vec<String>> {
     let value: Value = serde_json::from_str(json).ok()?;
     if let Some(table) = table(&value, look, width) {

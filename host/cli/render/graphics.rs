@@ -19,7 +19,7 @@ const COLUMN_PIXELS: u32 = 8;
 /// Characters of base64 in one sequence of kitty's protocol.
 const KITTY_CHUNK: usize = 4_096;
 
-/// What the terminal can be sent.
+/// Graphics protocol of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>
@@ -59,7 +59,8 @@ pub(crate) fn draw(bytes: &[u8], width: usize) -> bool {
     write_stdout(sequence.as_bytes()).is_ok()
 }
 
-/// What draws an image in a terminal of so many columns, and a line end. `None` for what cannot be decoded.
+/// Returns the sequence that draws an image in a terminal of so many columns, and a line end. Returns `None` if the
+/// image cannot be decoded.
 fn sequence(bytes: &[u8], width: usize, protocol: Protocol) -> Option<String> {
     let image = decode(bytes)?;
     let columns = u32::try_from(width.min(COLUMNS_MAX)).ok()?.min(image.width().div_ceil(COLUMN_PIXELS)).max(1);

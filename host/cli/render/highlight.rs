@@ -11,7 +11,7 @@ const LINE_BYTES_MAX: usize = 1_000;
 
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(SyntaxSet::load_defaults_newlines);
 
-/// What a scope looks like, the most telling first. `None` ends the search: what is inside a string's braces is code.
+/// Styles of scopes, the most specific first. `None` ends the search: what is inside a string's braces is code.
 static STYLES: LazyLock<Vec<(Scope, Option<Style>)>> = LazyLock::new(|| {
     let color = |color: AnsiColor| Some(color.on_default());
     let styles = [

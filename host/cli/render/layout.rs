@@ -1,11 +1,11 @@
-//! Where on a line text stands, so that nothing that a cell prints looks like a line of the transcript's own.
+//! Layout of lines, so that nothing that a cell prints looks like a line of the transcript's own.
 //!
 //! Lines of the transcript begin in the first column. What cells print and show is indented, also where a line is broken
 //! because the terminal ends, and where a carriage return takes the cell back to the start of its line.
 
 use crate::terminal::{char_width, color_length};
 
-/// What text of cells stands behind.
+/// Indentation of the text of cells.
 pub(crate) const INDENT: &str = "  ";
 /// Columns between the places that a tab leads to.
 const TAB: usize = 8;
@@ -26,7 +26,7 @@ impl Layout {
         Layout { columns, column: None, has_returned: false }
     }
 
-    /// Whether the text so far ended with its line.
+    /// Returns true if the text so far ended with its line.
     pub(crate) fn is_line_start(&self) -> bool {
         self.column.is_none() && !self.has_returned
     }

@@ -14,7 +14,7 @@ pub(crate) struct Preview {
     lines_max: Option<usize>,
     /// Line ends that went through.
     passed: usize,
-    /// The last lines of what was held back, without their ends.
+    /// Last lines that were held back, without their ends.
     held: VecDeque<String>,
     /// Lines that were held back and then dropped.
     dropped: usize,
@@ -69,12 +69,12 @@ impl Preview {
         }
     }
 
-    /// The line that output has come to, while it is held back.
+    /// Returns the latest line with text that is held back.
     pub(crate) fn last(&self) -> Option<&str> {
         self.held.iter().rev().map(String::as_str).find(|line| !line.trim().is_empty())
     }
 
-    /// What is left to show: a line that says how much is not shown, if any, and the last lines.
+    /// Returns the rest: a line that says how much is not shown, if any, and the last lines.
     pub(crate) fn finish(&mut self) -> (Option<String>, String) {
         let mut rest = String::new();
         let open = self.held.pop_back().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A line below the transcript that says what runs, for people who watch.
+//! Line below the transcript that shows what runs, for people who watch.
 
 use std::{
     borrow::Cow,
@@ -11,12 +11,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::words::one_line;
 
-/// How often the line is drawn again; also how long a cell runs before there is one.
+/// Interval at which the line is redrawn; also the time that a cell runs before the line appears.
 const TICK: Duration = Duration::from_millis(150);
 /// Characters of the latest output that it shows.
 const LATEST_CHARS_MAX: usize = 60;
 
-/// The line. Without a terminal there is none.
+/// The line. It is absent without a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     is_wanted: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     what: String,
     calls: usize,
     latest: String,
-    /// What the next tick draws. Only ticks draw, so a cell that is done before the first leaves no flicker.
+    /// Text that the next tick draws. Only ticks draw, so a cell that ends before the first leaves no flicker.
     line: Arc<Mutex<String>>,
 }
 
@@ -35,7 +35,7 @@ impl Progress {
         Progress { is_wanted, bar: None, started: None, what, calls: 0, latest, line: Arc::default() }
     }
 
-    /// A cell begins.
+    /// Starts the line of a cell.
     pub(crate) fn start(&mut self, what: String) {
         self.started = Some(Instant::now());
         self.what = what;
@@ -49,19 +49,19 @@ impl Progress {
         self.hide();
     }
 
-    /// A bridge call has begun.
+    /// Counts a bridge call that has begun.
     pub(crate) fn call_started(&mut self) {
         self.calls = self.calls.saturating_add(1);
         self.say();
     }
 
-    /// One has come back.
+    /// Counts a bridge call that has returned.
     pub(crate) fn call_finished(&mut self) {
         self.calls = self.calls.saturating_sub(1);
         self.say();
     }
 
-    /// What the cell printed last, where that is not on the screen.
+    /// Sets the latest line that the cell printed, where that is not on the screen.
     pub(crate) fn latest(&mut self, line: Option<&str>) {
         if self.is_wanted {
             self.latest = line.map(|line| one_line(line).chars().take(LATEST_CHARS_MAX).collect()).unwrap_or_default();
@@ -69,14 +69,14 @@ impl Progress {
         }
     }
 
-    /// Takes the line away, so that something else can be written.
+    /// Hides the line, so that something else can be written.
     pub(crate) fn hide(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Puts it back below what was written.
+    /// Shows the line again, below the text written since.
     pub(crate) fn show(&mut self) {
         let (true, Some(started), None) = (self.is_wanted, self.started, &self.bar) else { return };
         self.say();

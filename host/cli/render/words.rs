@@ -29,7 +29,7 @@ pub(crate) fn one_line(text: &str) -> String {
     escaped(&text.replace('\t', " ")).into_owned()
 }
 
-/// What stands for lines that are not shown.
+/// Returns the line that stands for lines that are not shown.
 pub(crate) fn more_lines(count: usize) -> String {
     match count {
         1 => "… 1 more line".to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn more_lines(count: usize) -> String {
     }
 }
 
-/// What a helper did.
+/// Describes what a helper did, on one line.
 pub(crate) fn status(op: &str, fields: &[(String, Scalar)]) -> String {
     let value = |scalar: &Scalar| match scalar {
         Scalar::Text(text) => text.clone(),

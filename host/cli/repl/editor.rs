@@ -30,14 +30,14 @@ use crate::{
 
 /// Lines of history that are kept.
 const HISTORY_LINES: usize = 10_000;
-/// How long a question to the session may keep a person waiting.
+/// Timeout of a query to the session, for which a person waits.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer cells are not coloured while they are typed.
 const COLORED_BYTES_MAX: usize = 16 << 10;
 
 const MENU: &str = "completions";
 
-/// What is being typed, shared with what the editor calls.
+/// Text that is being typed, shared with the editor's callbacks.
 type Typed = Arc<Mutex<Text>>;
 
 #[derive(Debug)]
@@ -56,8 +56,8 @@ pub(super) struct Editor {
     typed: Typed,
 }
 
-/// Has what code of a session writes between cells shown above the line that is being typed. Gives the number of its bytes
-/// that were, which the next cell need not tell.
+/// Shows output of a session's code between cells above the line that is being typed. Returns the count of the bytes
+/// shown, which the next cell need not repeat.
 fn show_background(session: &Session, shown: SyncSender<String>) -> Arc<AtomicU64> {
     let bytes = Arc::new(AtomicU64::new(0));
     let (mut background, counted) = (session.background(), bytes.clone());
@@ -75,7 +75,7 @@ fn show_background(session: &Session, shown: SyncSender<String>) -> Arc<AtomicU6
 }
 
 impl Editor {
-    /// Gives the number of bytes that were shown of what was written between cells, too.
+    /// Creates the editor. Also returns the count of bytes that were written between cells and shown.
     pub(super) fn new(session: &Session, has_colors: bool) -> (Editor, Arc<AtomicU64>) {
         let printer = ExternalPrinter::new(BACKGROUND_QUEUED_MAX);
         let shown = show_background(session, printer.sender());
@@ -113,7 +113,7 @@ impl Editor {
         (Editor { line, typed }, shown)
     }
 
-    /// Reads the next cell, and gives the editor back with it.
+    /// Reads the next cell, and returns the editor with it.
     ///
     /// # Errors
     /// The terminal cannot be read.
@@ -149,7 +149,7 @@ fn lock(typed: &Typed) -> MutexGuard<'_, Text> {
     typed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the file of the history, for nobody but its owner: there may be passwords in what was typed.
+/// Creates the file of the history, readable by its owner only: there may be passwords in typed text.
 fn keep_private(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -158,7 +158,7 @@ fn keep_private(path: &Path) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
-/// What stands before the line.
+/// Prompt before the line.
 struct Sign(String);
 
 impl Prompt for Sign {
@@ -183,7 +183,7 @@ impl Prompt for Sign {
     }
 }
 
-/// Completes with what the session knows.
+/// Completer with the names of the session.
 struct Names {
     session: Session,
     typed: Typed,

@@ -60,12 +60,12 @@ impl Input {
         Ok(Input { from: BufReader::with_capacity(PIECE_BYTES, from), copier })
     }
 
-    /// What is read from, until its end.
+    /// Returns the reader of the input.
     pub(crate) fn reader(&mut self) -> &mut (impl tokio::io::AsyncBufRead + Unpin) {
         &mut self.from
     }
 
-    /// Why what was read to its end has ended there.
+    /// Checks, after the end of the input, that it was read without an error.
     ///
     /// # Errors
     /// It could not be read on.
@@ -123,7 +123,7 @@ impl Output {
     }
 }
 
-/// What a stream is.
+/// Kind of a stream.
 enum Kind {
     /// It can be opened once more by its name, unless another user has made it or its other end is closed.
     Pipe,

@@ -1,8 +1,8 @@
-//! `cellar.toml`: what sessions are granted and how far they may go.
+//! Configuration file `cellar.toml`: grants and limits of sessions.
 //!
-//! One file, given with `--config`, and never looked for: a folder that one happens to stand in must not hand out
-//! commands. Every key is a field below, or of [`Options`], with its meaning. Unknown keys are refused. Relative paths and commands are
-//! taken from the file's own folder. Read [`Config`] first.
+//! One file, given with `--config`, and never searched for: the current folder must not grant commands. Every key is a
+//! field below, or of [`Options`], with its meaning. Unknown keys are refused. Relative paths and commands are taken
+//! from the file's own folder. Read [`Config`] first.
 
 mod parse;
 mod toml;
@@ -37,7 +37,7 @@ use cellar_wire::{
 /// Bytes of a configuration, and of a file of text that one names.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Why a `cellar.toml` cannot be used.
+/// Error of a `cellar.toml` that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -46,11 +46,11 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the host says.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It says what this version does not know, or what makes no sense.
+    /// It has content that this version does not know, or that makes no sense.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
@@ -58,37 +58,37 @@ pub enum ConfigError {
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`, `[connectors.NAME]`: what cells may call. `secrets`:
-    /// variables and files that hold what cells must not be told.
+    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`, `[connectors.NAME]`:
+    /// interfaces that cells may call. `secrets`: variables and files with values that cells must not see.
     pub bridges: Options,
-    /// `[limits]`: how far a session may go. `cellar doctor` prints what is in force.
+    /// `[limits]`: limits of a session. `cellar doctor` prints those in force.
     pub limits: LimitSettings,
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
     /// is not.
     pub mounts: Vec<Mount>,
-    /// `packages`: what cells can import. `"tabulate"` and `"npm:lodash"` are packages that `cellar packages add` has added, with
-    /// what they need; `"./site"`, with a slash, is a folder with Python packages, as `pip install --target` leaves it. The
-    /// first folder wins, and folders win over packages.
+    /// `packages`: packages that cells can import. `"tabulate"` and `"npm:lodash"` are packages that `cellar packages
+    /// add` has added, with their dependencies; `"./site"`, with a slash, is a folder with Python packages, as `pip
+    /// install --target` leaves it. The first folder wins, and folders win over packages.
     pub packages: Vec<Source>,
     /// `[environment]`: variables that cells see. `NAME = "value"`.
     pub environment: Vec<(String, String)>,
-    /// `[session]`: what its kernels begin with and how long they live.
+    /// `[session]`: initial state and lifetime of its kernels.
     pub session: SessionTable,
     /// `[artifacts]`: how much of the outputs that results do not show whole is kept.
     pub artifacts: ArtifactsTable,
     /// `[datasets]`: whether cells may publish datasets.
     pub publish_datasets: bool,
-    /// `[audit]`: where what sessions do is logged.
+    /// `[audit]`: log of what sessions do.
     pub audit: Option<AuditTable>,
-    /// `[host]`: what the process itself may use. Only the file that the process was started with is asked.
+    /// `[host]`: limits of the process itself. Only the file that the process was started with is read.
     pub host: HostTable,
-    /// `[server]`: how `cellar serve` serves.
+    /// `[server]`: settings of `cellar serve`.
     pub server: ServerTable,
-    /// `[tenants.NAME]`: whom it serves. Without any, the user who started it.
+    /// `[tenants.NAME]`: its tenants. Without any, the user who started it.
     pub tenants: BTreeMap<String, TenantTable>,
 }
 
-/// How `cellar serve` serves. What is absent keeps its default.
+/// Settings of `cellar serve`. An absent one keeps its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTable {
     /// `listen`: address and port, `127.0.0.1:8700` unless given. Port 0 is any that is free.
@@ -149,7 +149,7 @@ pub fn secure_url(text: &str) -> Option<Url> {
     (url.scheme() == "https" || (url.scheme() == "http" && is_here)).then_some(url)
 }
 
-/// How the process of a server is confined.
+/// Confinement of the server's process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolate {
     /// By each layer that the kernel has: when nothing is said.
@@ -163,7 +163,7 @@ pub enum Isolate {
     None,
 }
 
-/// The form of what is logged.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logs {
     /// Lines for people.
@@ -172,10 +172,10 @@ pub enum Logs {
     Json,
 }
 
-/// Someone whom `cellar serve` serves. What is absent keeps its default.
+/// Tenant of `cellar serve`. An absent setting keeps its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TenantTable {
-    /// `config`: a `cellar.toml` that says what its sessions are granted, in the place of the rest of this file.
+    /// `config`: a `cellar.toml` with the grants of its sessions, instead of the rest of this file.
     pub config: Option<PathBuf>,
     /// `store`: folder of its sessions; `.tenants/NAME` in the folder of the sessions unless given.
     pub store: Option<PathBuf>,
@@ -192,14 +192,14 @@ pub struct TenantTable {
     /// `memory_mib`: memory that its kernels may have beyond that of their guests, all together, 1 to 1048576; any unless
     /// given.
     pub memory_mib: Option<u64>,
-    /// `disk_mib`: what its store may hold, 1 to 1073741824; any unless given.
+    /// `disk_mib`: size of its store, 1 to 1073741824; any unless given.
     pub disk_mib: Option<u64>,
     /// `model_tokens_per_day`: tokens of questions and answers of models in a day, 1 to 1000000000000; any unless given.
     pub model_tokens_per_day: Option<u64>,
 }
 
-/// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
-/// longest ago makes room.
+/// Quotas for what is kept besides results. An absent one keeps its default, which is smaller without a store. The
+/// least recently used is removed first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArtifactsTable {
     /// `artifact_mib`: one of them, 1 to 1048576.
@@ -220,7 +220,7 @@ pub struct ArtifactsTable {
 }
 
 impl ArtifactsTable {
-    /// What may be kept: this, and the defaults for the rest.
+    /// Returns the quotas: these settings, with those of `quota` for the rest.
     pub fn quota(&self, mut quota: ArtifactQuota) -> ArtifactQuota {
         set(&mut quota.artifact_bytes, self.artifact_mib.map(|mib| mib << 20));
         set(&mut quota.session_bytes, self.session_mib.map(|mib| mib << 20));
@@ -236,16 +236,16 @@ impl ArtifactsTable {
 /// The audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditTable {
-    /// `file`: one JSON object a line is written behind what is there. Only its owner may read it.
+    /// `file`: file to append to, one JSON object a line. Only its owner may read it.
     pub file: PathBuf,
-    /// `sync`: whether runs wait until what is said of them is on the disk; without, it outlives this process, but not
+    /// `sync`: true if runs wait until their entries are on the disk. Without it, entries outlive this process, but not
     /// the machine.
     pub sync: bool,
     /// `tenant`: for whom these sessions run, to be named in every line.
     pub tenant: Option<String>,
 }
 
-/// What a process that serves sessions may use.
+/// Limits of a process that serves sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTable {
     /// `kernels`: interpreters that may be in memory at the same time, 1 to 2048; unless given as many as half of the
@@ -319,8 +319,8 @@ impl Grants for Config {
     }
 }
 
-/// The bytes of the file of a configuration, or of one that it names: a device or a pipe without an end costs no more than
-/// a file may have.
+/// Reads the file of a configuration, or one that it names. A device or a pipe without an end costs no more than the
+/// largest file.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -331,13 +331,13 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of a file with text.
+/// Reads such a file as UTF-8 text.
 fn text_of(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes_of(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 impl SessionTable {
-    /// How long a request for input waits for its answer.
+    /// Returns the timeout of a request for input.
     pub fn input_timeout(&self) -> Duration {
         self.input_timeout.map_or(INPUT_IDLE_TIMEOUT, Duration::from_secs)
     }

@@ -1,5 +1,5 @@
-//! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
-//! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
+//! Conversion of a `cellar.toml` and of a caller's settings to the engine's configuration: guests, limits, grants,
+//! bridges and sessions. A caller's setting wins over the file. Every front end sets its sessions up here.
 
 // Callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -37,10 +37,10 @@ pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;
 pub use room::{kernels_max, memory_bytes};
 
-/// Where artifacts lie in the folder of the sessions, by a name that no session can have.
+/// Folder of the artifacts in the folder of the sessions. No session can have its name.
 const ARTIFACTS: &str = ".artifacts";
 
-/// Why a session cannot be set up.
+/// Error of setting up a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -56,18 +56,18 @@ pub enum SetupError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What was said beside the file makes no sense.
+    /// A setting that was given besides the file is not valid.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// Description of the fault.
         message: String,
-        /// What to say instead.
+        /// Hint at a valid setting.
         hint: String,
     },
     /// No folder for guests or caches is known.
     #[error("no {what} folder is known")]
     Folder {
-        /// What the folder is for.
+        /// Purpose of the folder.
         what: &'static str,
         /// The flag that names it.
         flag: &'static str,
@@ -77,7 +77,7 @@ pub enum SetupError {
     Start(#[source] io::Error),
 }
 
-/// Where Cellar keeps its own things. What is absent is in the usual folder of this user.
+/// Folders for Cellar's own files. An absent one is the usual folder of this user.
 #[derive(Clone, Debug, Default)]
 pub struct Folders {
     /// The guests.
@@ -89,7 +89,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The folders of the guests and of what is made from them, for a host of so many kernels.
+    /// Returns the configuration of a host for so many kernels: the folders of the guests and of their cache.
     ///
     /// # Errors
     /// `Folder`: none was named and the user has none.
@@ -128,7 +128,7 @@ impl Folders {
     /// Opens the store of artifacts beside the stored sessions. Blocks.
     ///
     /// # Errors
-    /// `Folder`, or it cannot be made; what is said of its remote store cannot be used.
+    /// `Folder`, or it cannot be made; its remote store is not configured validly.
     pub fn artifacts(&self, table: &ArtifactsTable) -> Result<ArtifactStore, SetupError> {
         artifacts(&self.store()?, table, None)
     }
@@ -138,7 +138,7 @@ impl Folders {
 /// Blocks.
 ///
 /// # Errors
-/// It cannot be made; what is said of its remote store cannot be used.
+/// It cannot be made; its remote store is not configured validly.
 pub fn artifacts(sessions: &Path, table: &ArtifactsTable, afar: Option<&Afar>) -> Result<ArtifactStore, SetupError> {
     let (folder, quota) = (sessions.join(ARTIFACTS), table.quota(ArtifactQuota::default()));
     let Some(options) = &table.remote else { return Ok(ArtifactStore::open(folder, quota)?) };
@@ -152,7 +152,7 @@ pub fn artifacts(sessions: &Path, table: &ArtifactsTable, afar: Option<&Afar>) -
 /// The remote store of artifacts, for a process that has none itself.
 ///
 /// # Errors
-/// What is said of it cannot be used.
+/// Its configuration is not valid.
 pub fn artifacts_afar(table: &ArtifactsTable) -> Result<Option<ArtifactsAfar>, SetupError> {
     let Some(options) = &table.remote else { return Ok(None) };
     let objects = options.open().map_err(unusable)?;
@@ -165,7 +165,7 @@ fn unusable(what: String) -> SetupError {
     ArtifactError::Remote { doing: "use", source: io::Error::other(what) }.into()
 }
 
-/// Where guests are, seen from the folder above that of the program: after a build, and in an installation.
+/// Folders of the guests, relative to the folder above that of the program: after a build, and in an installation.
 const GUESTS: [&str; 2] = ["guests", "lib/cellar/guests"];
 
 /// The guests that were built or installed with the program, if they are there.
@@ -175,7 +175,7 @@ fn guests_beside_program() -> Option<PathBuf> {
     GUESTS.map(|folder| above.join(folder)).into_iter().find(|guests| guests.is_dir())
 }
 
-/// What a caller says of a session beside, or in the place of, its `cellar.toml`.
+/// Settings of a session that its caller gives besides its `cellar.toml`, or instead of it.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The `cellar.toml`.
@@ -200,7 +200,7 @@ pub struct Overrides {
     pub per_call: bool,
     /// Requests for input are answered.
     pub input: bool,
-    /// How much of a long output results show.
+    /// Policy for long outputs in results.
     pub output: Option<OutputPolicy>,
     /// Environment variables of cells, each `NAME=VALUE`.
     pub environment: Vec<String>,
@@ -208,21 +208,21 @@ pub struct Overrides {
     pub audit: Option<PathBuf>,
 }
 
-/// A session of one's own.
+/// Request for a session on a host of its own.
 #[derive(Clone, Debug, Default)]
 pub struct SessionRequest {
     /// The name under which its state is kept; absent, it is not kept.
     pub name: Option<String>,
     /// The file to record it in.
     pub record: Option<PathBuf>,
-    /// What it is granted.
+    /// Grants of the session.
     pub overrides: Overrides,
 }
 
-/// What hears of the progress of long work, a line at a time.
+/// Callback for the progress of long work, called with a line at a time.
 pub type Progress = fn(&str);
 
-/// The languages of a run, each once.
+/// Returns the languages of a run, each once.
 pub fn languages_of(cells: &[Cell]) -> Vec<Language> {
     let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
     languages.sort_unstable();
@@ -230,8 +230,8 @@ pub fn languages_of(cells: &[Cell]) -> Vec<Language> {
     languages
 }
 
-/// Bakes what is not baked, and compiles what is not compiled: for cells with fuel as well, if `has_fuel`. A guest that is
-/// missing is left for the engine to report.
+/// Bakes guests that are not baked, and compiles those that are not compiled: for cells with fuel as well, if
+/// `has_fuel`. A guest that is missing is left for the engine to report.
 ///
 /// # Errors
 /// A guest cannot be baked.
@@ -259,15 +259,15 @@ pub async fn make_ready(
     tokio::task::spawn_blocking(work).await.map_err(|error| SetupError::Start(error.into()))?
 }
 
-/// What a session is granted, its bridges apart: their tools may come from elsewhere as well.
+/// Grants of a session, without its bridges, whose tools may come from elsewhere as well.
 pub struct Granted {
     /// All but its bridges.
     pub session: SessionConfig,
-    /// What its bridges are made of.
+    /// Options that its bridges are made from.
     pub bridges: Options,
-    /// How long its requests for input wait.
+    /// Timeout of its requests for input.
     pub input_timeout: Duration,
-    /// Whether its charts are drawn.
+    /// True if its charts are drawn.
     pub charts: bool,
 }
 
@@ -278,7 +278,7 @@ impl std::fmt::Debug for Granted {
 }
 
 impl Overrides {
-    /// The configuration file that they name; an empty one when they name none.
+    /// Reads the configuration file that they name; an empty one when they name none.
     ///
     /// # Errors
     /// The file is not valid.
@@ -288,7 +288,7 @@ impl Overrides {
 }
 
 impl Granted {
-    /// What the flags and `config` grant, which stands in the place of the file that the flags name.
+    /// Resolves the flags and `config`, which is used instead of the file that the flags name.
     ///
     /// # Errors
     /// The configuration or a flag is not valid.
@@ -340,13 +340,13 @@ impl Granted {
     }
 }
 
-/// The place where things are kept that nobody gave a store for, if it is to have another quota than usual.
+/// Opens a temporary store for sessions without one, if it is to have another quota than usual.
 fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, SetupError> {
     let quota = table.quota(ArtifactQuota::TEMPORARY);
     Ok((quota != ArtifactQuota::TEMPORARY).then(|| ArtifactStore::temporary(quota)).transpose()?)
 }
 
-/// The audit log that the flag or the file names, in the name of whoever runs this process.
+/// Opens the audit log that the flag or the file names, in the name of the user of this process.
 fn audit(flag: Option<&Path>, table: Option<AuditTable>) -> Result<Option<Audit>, SetupError> {
     let (sync, tenant) = table.as_ref().map_or((false, None), |table| (table.sync, table.tenant.clone()));
     let Some(path) = flag.or(table.as_ref().map(|table| table.file.as_path())) else { return Ok(None) };

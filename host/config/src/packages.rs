@@ -7,7 +7,7 @@ use cellar_packages::{PackageStore, Source};
 
 use crate::SetupError;
 
-/// Where JavaScript finds packages, whatever folder a module is in.
+/// Folder in which JavaScript finds packages, whatever folder a module is in.
 const NODE_MODULES: &str = "/node_modules";
 
 /// The store of packages: that in a folder which was named, or that of this user.
@@ -23,7 +23,7 @@ pub fn package_store(named: Option<&Path>) -> Result<PackageStore, SetupError> {
 /// Folders with Python packages, those that were named before that of the store; and where npm packages are to be seen.
 ///
 /// # Errors
-/// `Package`: the store has not what is named. `Folder`.
+/// `Package`: the store lacks a package that is named. `Folder`.
 pub fn package_folders(
     store: Option<&Path>,
     sources: Vec<Source>,

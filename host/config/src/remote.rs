@@ -11,20 +11,20 @@ use cellar_connectors::{Objects, ObjectsOptions};
 use cellar_engine::artifacts::RemoteStore;
 use tokio::runtime::{Builder, Runtime};
 
-/// An object store, asked from threads that wait. What it is asked runs on threads of its own, so that it may be used from wherever
-/// blocking is no harm, with and without a runtime.
+/// Object store for callers that block. Its requests run on threads of its own, so that it can be used wherever
+/// blocking is allowed, with and without a runtime.
 #[derive(Debug)]
 pub struct ObjectRemote {
     objects: Objects,
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl ObjectRemote {
-    /// The store that these options describe. Nothing is asked of it yet.
+    /// Opens the store that these options describe, without a request to it.
     ///
     /// # Errors
-    /// What is wrong or missing, in words that tell no credential.
+    /// A description of the fault, without credentials.
     pub fn open(options: &ObjectsOptions) -> Result<Arc<ObjectRemote>, String> {
         let objects = options.open()?;
         let mut builder = Builder::new_multi_thread();
@@ -33,7 +33,7 @@ impl ObjectRemote {
         Ok(Arc::new(ObjectRemote { objects, runtime: Some(runtime) }))
     }
 
-    /// Waits for something that the store is asked.
+    /// Blocks until a request to the store has ended.
     fn wait<T: Send + 'static>(&self, asked: impl Future<Output = io::Result<T>> + Send + 'static) -> io::Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         let Some(runtime) = &self.runtime else { return Err(io::ErrorKind::NotConnected.into()) };

@@ -1,4 +1,4 @@
-//! How many kernels a host has room for: as many as its memory lets work at the same time.
+//! Capacity of a host in kernels: as many as its memory lets work at the same time.
 
 use std::{fs, path::Path};
 
@@ -17,8 +17,8 @@ const KERNELS_MOST: u64 = 1_024;
 /// Memory of a machine that does not tell.
 const MEMORY_ASSUMED_BYTES: u64 = 4 << 30;
 
-/// Kernels that may be awake at the same time: what the configuration says, or what the memory of this machine, and of
-/// the control group that this process is in, allows.
+/// Returns the number of kernels that may be awake at the same time: that of the configuration, or as many as the
+/// memory of this machine, and of the control group of this process, allows.
 pub fn kernels_max(table: &HostTable) -> u32 {
     let kernels = table.kernels.unwrap_or_else(|| kernels_in(memory_bytes()));
     u32::try_from(kernels).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! What `cellar artifact --json` prints.
+//! Output of `cellar artifact --json`.
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 

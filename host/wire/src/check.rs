@@ -17,7 +17,7 @@ const PROBLEMS_MAX: usize = 20;
 /// A document that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// What was refused: "the run in `a.json`".
+    /// Name of the refused input: "the run in `a.json`".
     pub what: String,
     /// One line for each fault, each with the path to it.
     pub problems: Vec<String>,
@@ -86,7 +86,7 @@ impl Problems {
 pub struct At<'a> {
     /// The value.
     pub node: &'a Node,
-    /// Where it stands.
+    /// Path of the value in the input.
     pub path: String,
 }
 
@@ -108,7 +108,7 @@ impl<'a> At<'a> {
         problems.add(&self.path, format_args!("expected {what}, found {}", self.found()));
     }
 
-    /// What is here, in a few words.
+    /// Describes the value in a few words, for messages.
     pub fn found(&self) -> String {
         let container = if self.path.starts_with('$') { "object" } else { "table" };
         match self.node {

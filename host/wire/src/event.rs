@@ -502,7 +502,7 @@ fn bundle_from_json(data: Map<String, Value>) -> MimeBundle {
     MimeBundle(data.into_iter().map(|(name, value)| (name.clone(), representation(&name, value))).collect())
 }
 
-/// Whether a type travels as it is. All others travel as base64.
+/// Returns true for a MIME type whose data is sent as text. Data of all others is sent as base64.
 fn is_text(mime_type: &str) -> bool {
     mime_type.starts_with("text/")
         || mime_type.ends_with("+xml")

@@ -1,4 +1,4 @@
-//! What a run says of itself: who makes it, and what its caller has seen.
+//! Lineage options of a run: its producer, and the datasets that its caller has seen.
 
 use cellar_core::{
     origin::{PRODUCER_BYTES_MAX, SEEN_BYTES_MAX, SEEN_MAX},
@@ -19,7 +19,7 @@ pub(crate) const PRODUCER: Member = member(
 );
 /// Description of the member that has no name get an origin, which interfaces spell in their own ways.
 pub(crate) const DRY_RUN: &str = "No name gets an origin although there is a producer.";
-/// Datasets that the caller has seen.
+/// Members of a run's request about its lineage. `None` for a `seen` that is not valid.
 pub(crate) const SEEN: Member =
     member("seen", Kind::Seen, "What the caller has seen, as kinds and names: cells load no other dataset.");
 

@@ -1,4 +1,4 @@
-//! What a model is given of a run, a page of each output at a time.
+//! Output of a run as a model is given it, one page of each output at a time.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_core::mime::MimeBundle;

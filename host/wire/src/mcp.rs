@@ -37,7 +37,7 @@ pub enum McpCall {
     Files { session: String, path: String, action: FileAction },
 }
 
-/// What is done with a file.
+/// Operation of the tool for files.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FileAction {
     List,

@@ -1,4 +1,4 @@
-//! What the server answers when it refuses: a problem document, as RFC 9457 has it.
+//! Refusals of the server, as problem documents (RFC 9457).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -149,7 +149,7 @@ impl From<&RunResult> for ResultJson {
     }
 }
 
-/// What a reader should know besides the text.
+/// Returns notices for the reader besides the text, one a line; `None` if there are none.
 fn notice(result: &RunResult, is_cut: bool) -> Option<String> {
     let kept = result.kept_text().filter(|_| is_cut).map(|kept| format!("the output was cut; {}", kept.place()));
     let left_out = result.statuses_left_out;

@@ -15,13 +15,13 @@ use super::{
 /// A shape that Cellar reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// What `cellar run` takes.
+    /// Input of `cellar run`.
     Run,
     /// A line of `cellar run --events`.
     Event,
-    /// What `cellar run --json` prints.
+    /// Output of `cellar run --json`.
     Result,
-    /// What `cellar run --llm` prints.
+    /// Output of `cellar run --llm`.
     Outputs,
     /// A line that a session's socket answers with.
     Line,
@@ -29,27 +29,27 @@ pub enum Shape {
     Request,
     /// A line that `cellar stdio` writes.
     Answer,
-    /// What `cellar doctor --json` prints.
+    /// Output of `cellar doctor --json`.
     Doctor,
-    /// What `cellar session list --json` prints.
+    /// Output of `cellar session list --json`.
     Sessions,
-    /// What `cellar artifact list --json` prints.
+    /// Output of `cellar artifact list --json`.
     Artifacts,
-    /// What `cellar artifact put --json` prints.
+    /// Output of `cellar artifact put --json`.
     Artifact,
-    /// What `cellar artifact gc --json` prints.
+    /// Output of `cellar artifact gc --json`.
     Collected,
-    /// What `cellar artifact verify --json` prints.
+    /// Output of `cellar artifact verify --json`.
     Verified,
-    /// What `cellar artifact push --json` prints.
+    /// Output of `cellar artifact push --json`.
     Pushed,
-    /// What `cellar artifact pull --json` prints.
+    /// Output of `cellar artifact pull --json`.
     Pulled,
-    /// What `cellar dataset list --json` and `cellar dataset show --json` print.
+    /// Output of `cellar dataset list --json` and `cellar dataset show --json`.
     Datasets,
-    /// What `cellar dataset publish --json` prints.
+    /// Output of `cellar dataset publish --json`.
     Dataset,
-    /// What `cellar session origin --json` prints.
+    /// Output of `cellar session origin --json`.
     Origins,
     /// A line of an audit log.
     Audit,
@@ -85,7 +85,7 @@ impl Shape {
         Shape::Audit,
     ];
 
-    /// What it is called.
+    /// Returns the name of the shape.
     pub fn name(self) -> &'static str {
         match self {
             Shape::Run => "run",
@@ -115,7 +115,7 @@ impl Shape {
         Shape::ALL.into_iter().find(|shape| shape.name() == name)
     }
 
-    /// What it is the shape of, in a few words.
+    /// Returns a short description of the shape.
     pub fn about(self) -> &'static str {
         match self {
             Shape::Run => "What `cellar run` takes",

@@ -44,17 +44,17 @@ pub(crate) const EXPIRES_AT_MAX: u64 = 253_402_300_799;
 pub struct SessionRequest {
     /// Its name; made up when absent.
     pub session: Option<String>,
-    /// Whether requests for input are answered.
+    /// True if requests for input are answered.
     pub input: bool,
     /// The snapshot that it begins with.
     pub snapshot: Option<String>,
     /// Tools that the caller answers for.
     pub tools: Vec<ToolSpec>,
-    /// When it is put to sleep, and when it ends.
+    /// Times at which it is put to sleep and ends.
     pub times: SessionTimes,
 }
 
-/// When a session is put to sleep, and when it ends, as far as somebody says.
+/// Times at which a session is put to sleep and ends. `None` for a time that the request does not give.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SessionTimes {
     /// Seconds without use after which it is put to sleep.
@@ -63,15 +63,15 @@ pub struct SessionTimes {
     pub expires_at: Option<Option<u64>>,
 }
 
-/// What a server is asked to run.
+/// Request to run cells.
 #[derive(Debug)]
 pub struct RunBody {
     pub cells: Vec<Cell>,
-    /// Later cells run although one failed.
+    /// True to run later cells although one failed.
     pub keep_going: bool,
-    /// What it says of itself.
+    /// Lineage of the run: its producer, and the datasets that its caller has seen.
     pub options: RunOptions,
-    /// It goes on when its reader goes away.
+    /// True to continue the run when its reader disconnects.
     pub is_kept: bool,
     /// Tools that the caller answers for, of a run that has a session of its own.
     pub tools: Vec<ToolSpec>,

@@ -1,4 +1,4 @@
-//! What `cellar session list --json` prints.
+//! Output of `cellar session list --json`.
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 

@@ -1,4 +1,4 @@
-//! What `cellar stdio` reads and writes: one JSON object a line, told apart by `type`.
+//! Protocol of `cellar stdio`: one JSON object a line, told apart by `type`.
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
@@ -28,15 +28,15 @@ use crate::{
 
 /// Bytes of an id or a name that the caller chooses.
 const ID_BYTES_MAX: usize = 256;
-/// What is expected where a file is named.
+/// Expected value where a file is named.
 const FILE: &str = "the path of a file";
-/// What is expected where a snapshot of a server is named.
+/// Expected value where a snapshot of a server is named.
 const SNAPSHOT_NAME: &str = "the name of a snapshot: letters, digits, `-`, `_` and `.`";
 /// Bytes of such a name.
 const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
-/// What callers that came over the network may say under `[session]`.
+/// Keys under `[session]` that remote callers may set.
 const REMOTE_SESSION: [&str; 5] = ["input_timeout", "guests", "kernel_mode", "output_policy", "charts"];
-/// Why they may say nothing else.
+/// Message about any other key of a remote caller.
 const REMOTE_REFUSED: &str = "expected nothing: only the operator of the server grants this";
 /// Tools that one session may be given by its caller.
 const TOOLS_MAX: usize = 1_000;
@@ -271,7 +271,7 @@ impl JsonSchema for RequestJson {
     }
 }
 
-/// Whose lines these are.
+/// Trust in the caller that wrote the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Someone on this machine, who may name its files and folders.
@@ -333,7 +333,7 @@ pub struct Open<G> {
     pub workspace: Option<String>,
     /// Tools that the caller answers for.
     pub tools: Vec<ToolSpec>,
-    /// Whether the caller answers requests for input.
+    /// True if the caller answers requests for input; `None` if it does not say.
     pub input: Option<bool>,
     /// File of a snapshot to begin with.
     pub snapshot: Option<PathBuf>,
@@ -460,7 +460,7 @@ fn file(at: &At<'_>, caller: Caller, problems: &mut Problems) -> Option<PathBuf>
     None
 }
 
-/// Whether this can be the name of a snapshot that a server keeps.
+/// Returns true for a valid name of a snapshot that a server keeps.
 pub fn is_snapshot_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
@@ -543,7 +543,7 @@ fn to_llm<G>(members: &Members<'_>, problems: &mut Problems) -> Option<Request<G
     Some(Request::ToLlm { run, output: output.map(size), view })
 }
 
-/// How much of an output is asked for.
+/// Reads the limits of a page of output that a request asks for; the default for those it does not give.
 fn view(members: &Members<'_>, problems: &mut Problems) -> View {
     let mut number = |key| members.integer(key, problems);
     let usual = View::default();
@@ -560,7 +560,7 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// What a tool gave, as JSON, or why it failed.
+/// Reads the result of a tool, as JSON, or the message of its error.
 pub(super) fn reply_result(members: &Members<'_>, problems: &mut Problems) -> Option<Result<String, String>> {
     match (members.get("result", problems), members.get("error", problems)) {
         (Some(result), None) => Some(Ok(Value::from(result.node).to_string())),

@@ -7,7 +7,7 @@ use similar::TextDiff;
 
 use crate::support::{cellar_with_guests, native_python, root, run};
 
-/// What a program prints in the data guest, cell by cell.
+/// Returns the output of a program in the data guest.
 fn printed_here(program: &Path, data: &Path) -> String {
     let mount = format!("{}:/data", data.display());
     let mut command = cellar_with_guests(["run"]);

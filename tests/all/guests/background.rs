@@ -1,4 +1,4 @@
-//! What code writes while none of its session's cells runs.
+//! Output of code while none of its session's cells runs.
 
 use cellar_engine::{Cell, CellId, EventKind, Language, Session, SessionConfig, background::Background};
 use futures::StreamExt;
@@ -19,7 +19,7 @@ fn told(events: &[EventKind]) -> Vec<(u32, bool, &str)> {
     told.collect()
 }
 
-/// What a language writes late: its cell, what goes to standard output, and what standard error has in it.
+/// Late output of a language: its cell, the text on standard output, and a part of the text on standard error.
 const LATE: [(Language, &str, &str); 2] = [
     (
         Language::Python,

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::snapshots::{host, on_runtime};
 use crate::support::{PATIENCE, result_of, root, text};
 
-/// What a number in an SVG may be off by: pixels, where another version of the font is a little wider.
+/// Tolerance for a number in an SVG, in pixels: another version of the font is a little wider.
 const OFF_BY: f64 = 1.5;
 /// Places of a grid.
 const GRID: (u32, u32) = (32, 24);
-/// What one place may be off by, of 15, and all together on average.
+/// Tolerances for the brightness, of 15: of one place, and of all together on average.
 const SHADE_OFF_BY: (f64, f64) = (4.0, 0.35);
 
 fn charts() -> Charts {
@@ -56,7 +56,7 @@ fn parts(text: &str) -> Vec<Result<f64, &str>> {
     parts
 }
 
-/// How the lines of two SVGs differ, if they do.
+/// Describes how the lines of two SVGs differ, if they do.
 fn difference(drawn: &str, expected: &str) -> Option<String> {
     let is_same = |drawn: &str, expected: &str| {
         let (drawn, expected) = (parts(drawn), parts(expected));
@@ -75,7 +75,7 @@ fn difference(drawn: &str, expected: &str) -> Option<String> {
         .map(|(drawn, expected)| format!("{drawn}\nnot\n{expected}"))
 }
 
-/// How bright a PNG is in each place, 0 to 15, and how large it is.
+/// Returns the size of a PNG, and its brightness in each place, 0 to 15.
 fn grid(png: &[u8]) -> String {
     let image = image::load_from_memory_with_format(png, image::ImageFormat::Png).expect("a PNG").to_luma8();
     let small = image::imageops::resize(&image, GRID.0, GRID.1, image::imageops::FilterType::Triangle);
@@ -83,7 +83,7 @@ fn grid(png: &[u8]) -> String {
     format!("{} by {}\n{}", image.width(), image.height(), (0..GRID.1).map(row).collect::<String>())
 }
 
-/// What one place of two grids is off by at most, and all on average; the first lines are sizes.
+/// Returns the largest and the average difference between the places of two grids, whose first lines are sizes.
 fn shades_off(drawn: &str, expected: &str) -> (f64, f64) {
     let shades = |grid: &str| -> Vec<f64> {
         grid.lines().skip(1).flat_map(str::chars).filter_map(|c| c.to_digit(16)).map(f64::from).collect()

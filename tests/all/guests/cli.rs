@@ -1,4 +1,4 @@
-//! What each command prints, and what it ends with.
+//! Output and exit code of each command.
 
 use std::{
     fs,

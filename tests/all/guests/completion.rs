@@ -1,4 +1,4 @@
-//! What Python's completions offer.
+//! Completions of Python code.
 
 use cellar_engine::{Language, Session};
 
@@ -24,7 +24,7 @@ loud = Loud()
 open('data.csv', 'w').close()
 text = 'abc'";
 
-/// What is typed, up to the cursor, and what must be offered.
+/// Code up to the cursor, with a completion that must be offered.
 const OFFERED: &[(&str, &str)] = &[
     ("person.na", "name"),
     ("import os\nos.path.joi", "join"),
@@ -53,7 +53,7 @@ const OFFERED: &[(&str, &str)] = &[
     ("f'{person.na", "name"),
 ];
 
-/// Where nothing may be offered: comments, texts, what only running something would tell, and what is no code.
+/// Code at whose end nothing may be offered: comments, texts, names that only running something would tell, and text that is no code.
 const SILENT: &[&str] = &[
     "# pri",
     "'hello per",

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{cellar_with_guests, run_with_input};
 
-/// What a program begins with, and what it may do then.
+/// Cells of a program: the first one, and those that may follow.
 struct Repertoire {
     language: &'static str,
     setup: &'static str,

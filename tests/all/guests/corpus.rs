@@ -15,13 +15,13 @@ use crate::support::{cellar_with_guests, root, run_with_input};
 /// A cell of a session.
 struct AgentCell {
     code: String,
-    /// What it prints and shows natively.
+    /// Native output and displays.
     expected: String,
-    /// Why it comes to something else here.
+    /// Reason for another result here.
     differs: Option<String>,
 }
 
-/// The parts of a file behind lines that begin with the marker; what stands on such a line, and what is below.
+/// Splits a file at lines that begin with the marker: the rest of such a line, with the text below it.
 fn parts<'t>(text: &'t str, marker: &str) -> Vec<(&'t str, String)> {
     let mut parts: Vec<(&str, String)> = Vec::new();
     for line in text.lines() {
@@ -88,7 +88,7 @@ fn play(cells: &[AgentCell], language: &str, guest: Option<&str>) -> (Vec<String
     (came_to.iter().map(|text| trimmed(text)).collect(), shown)
 }
 
-/// Whether a model sees every word of a text.
+/// Returns true if a model sees every word of a text.
 fn is_shown(shown: &str, text: &str) -> bool {
     text.split_whitespace().all(|word| shown.contains(word))
 }

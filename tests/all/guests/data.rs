@@ -14,7 +14,7 @@ groups = frame.groupby('key', observed=True)
 rows = frame.itertuples()
 random = np.random.default_rng(5)
 next(rows).n, int(random.integers(1000))";
-/// What they answer then.
+/// Expression whose value shows that they were kept.
 const QUESTION: &str = "int(view.sum()), groups.n.sum().to_dict(), next(rows).n, int(random.integers(1000)), \
                         str(frame.index[-1]), frame.word.str.len().sum()";
 

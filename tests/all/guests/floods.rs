@@ -15,7 +15,7 @@ use futures::StreamExt;
 use super::snapshots::{host, on_runtime, text};
 use crate::output::{disk, resident};
 
-/// What may be queued, gathered and allocated on the way while a guest floods.
+/// Bytes that may be queued, gathered and allocated on the way while a guest floods.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
 /// Loops without end, by what they write.

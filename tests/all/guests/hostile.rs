@@ -20,7 +20,7 @@ use super::snapshots::{host, on_runtime, text};
 const BUILTINS: &str = include_str!("../../../fixtures/builtins.js");
 /// Processor time that a call may take: ten times of what the slowest take on a quiet machine.
 const LONGEST: Duration = Duration::from_secs(20);
-/// How many tests share the calls, to run at the same time.
+/// Tests that share the calls, to run at the same time.
 const PARTS: usize = 4;
 /// Programs to make others of.
 const PROGRAMS: [&str; 6] = [
@@ -31,7 +31,7 @@ const PROGRAMS: [&str; 6] = [
     include_str!("../../../fixtures/transcripts/limits/depth.js"),
     include_str!("../../../fixtures/oracle/javascript/inspect.js"),
 ];
-/// How many are made at least; `PROPTEST_CASES` asks for more.
+/// Mutants that are made at least; `PROPTEST_CASES` asks for more.
 const MUTANTS: u32 = 500;
 
 /// A session whose cells get little time, and as long as they like to end when it is over.
@@ -41,7 +41,7 @@ fn impatient(cell: Duration) -> Session {
     host().session(SessionConfig { limits, ..SessionConfig::default() }).expect("a session")
 }
 
-/// How a cell failed, if it did, and the processor time that it took.
+/// Runs a cell and returns its failure, if it failed, and the processor time that it took.
 async fn ended(session: &Session, code: &str) -> (Option<Failure>, Duration) {
     let mut run = session.run(vec![Cell::new(Language::JavaScript, code)]).expect("a run");
     let mut ended = None;
@@ -99,7 +99,7 @@ fn no_builtin_of_javascript_outlasts_its_time_fourth() {
     no_call_outlasts_its_time(3);
 }
 
-/// What becomes of a program: how, where, and which piece of which other program comes in.
+/// Edit of a program: its kind, its place, and the program and piece to insert.
 type Edit = (u8, Index, Index, Index);
 
 /// A program made of pieces of others.

@@ -65,7 +65,7 @@ for (const name of [...new Set([...names, ...require("module").builtinModules.ma
 console.log(JSON.stringify({ packages, missing }));
 "#;
 
-/// What an image has, and what it lacks of what there is elsewhere, with the reasons.
+/// Packages of an image, and those missing that there are elsewhere, with the reasons.
 #[derive(Deserialize)]
 struct Image {
     packages: BTreeMap<String, String>,
@@ -90,7 +90,7 @@ fn table(page: &mut String, what: [&str; 2], guests: [&str; 2], [first, second]:
     }
 }
 
-/// What is said of a module that is not there, after its name.
+/// Returns the reason for a missing module from the message about it.
 fn reason(message: &str) -> &str {
     message.split_once("': ").map_or("", |(_, why)| why)
 }

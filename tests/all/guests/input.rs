@@ -11,7 +11,7 @@ use futures::StreamExt;
 use super::snapshots::{cache, on_runtime, text};
 use crate::support::root;
 
-/// How cells ask, in both languages, awaited or not, and what they make of `Ada`.
+/// Cells that ask for input, in both languages, awaited or not, with their results for `Ada`.
 const ASKING: [(Language, &str, &str); 4] = [
     (Language::Python, "kept = 1\nname = input('name? ')\nname[::-1]", "'adA'"),
     (Language::Python, "kept = 1\nname = await input.aio('name? ')\nname[::-1]", "'adA'"),

@@ -1,4 +1,4 @@
-//! What `make install` leaves: a command that runs cells at once, wherever it lies.
+//! Result of `make install`: a command that runs cells at once, wherever it lies.
 
 use std::{
     fs,

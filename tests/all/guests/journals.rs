@@ -1,4 +1,4 @@
-//! What journals of runs keep of large displays.
+//! Large displays in the journals of runs.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ impl Installed {
     }
 }
 
-/// What runs a script of `fixtures/jupyter`, which finds and keeps nothing of Jupyter's but in this folder.
+/// Returns a command that runs a script of `fixtures/jupyter`. It reads and writes files of Jupyter in this folder only.
 pub(crate) fn client(script: &str, folder: &Path) -> Command {
     let python = root().join("target/jupyter/bin/python");
     assert!(python.exists(), "no clients of Jupyter at `{}`; run `make packages` first", python.display());

@@ -46,7 +46,7 @@ impl Bridges for Gate {
     }
 }
 
-/// What the cells of a session do: one that makes state, one that waits in the middle, one that looks.
+/// Returns the cells of a session: one that makes state, one that waits in the middle, one that checks.
 fn cells(number: usize) -> [Cell; 3] {
     let (language, sources) = match number % 2 {
         0 => (

@@ -1,4 +1,4 @@
-//! What runaway cells, and many cells, cost their host.
+//! Memory that runaway cells, and many cells, take from their host.
 
 use std::process::Command;
 
@@ -49,7 +49,7 @@ fn a_cell_that_fills_memory_stays_within_its_budget() {
     }
 }
 
-/// What cells do again and again in a long session, well or badly.
+/// Cells that a long session repeats, some of which fail.
 const HABITS: [&str; 10] = [
     "1 / 0",
     "display({'a': [1, 2, 3]})\n[1, 2, 3]",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{cellar_with_guests, native_python, python_packages, root, run_with_input};
 
-/// What a cell of a fixture is, and why it differs when it must.
+/// Cell of a fixture, with the reason for another result if there must be one.
 struct OracleCell {
     code: String,
     differs: Option<String>,

@@ -1,4 +1,4 @@
-//! Where names come from: what cells bind, what is stamped, and what becomes of it with the state of a session.
+//! Origins of names: the cells that bind them, the names that get one, and how the state of a session keeps them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,10 +1,10 @@
-//! What cells display, by way of the command line: tables and charts as a model is given them.
+//! Displays of cells on the command line: tables and charts as a model is given them.
 
 use serde_json::{Value, json};
 
 use crate::support::{cellar_with_guests, check_shape, root, run};
 
-/// What `--llm` prints, with these flags.
+/// Returns the exit code of `--llm` with these flags, and its output.
 fn shown(code: &str, flags: &[&str]) -> (i32, Value) {
     let arguments = ["eval", "--guest", "python-data", "-l", "py", code, "--llm"];
     let ended = run(&mut cellar_with_guests(arguments.iter().chain(flags)));

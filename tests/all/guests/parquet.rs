@@ -21,7 +21,7 @@ fn cells(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What each cell displayed.
+/// Returns the displays of the cells.
 fn displays(cells: &[(String, String)], store: &str) -> Vec<Value> {
     let cell = |(_, code): &(String, String)| json!({"language": "py", "code": format!("{code}\nframe")});
     let request = json!({"cells": cells.iter().map(cell).collect::<Vec<_>>()});
@@ -157,7 +157,7 @@ fn files_come_back_as_with_pyarrow_or_not_at_all() {
     assert_eq!(found.len(), cells.len());
 }
 
-/// What is no table, or was damaged, is an error of the cell; the session goes on, and nothing is left behind.
+/// Files that are no tables, or were damaged, are errors of the cell. The session goes on, and nothing is left behind.
 #[test]
 fn a_damaged_file_is_an_error_like_any_other() {
     let code = fs::read_to_string(root().join("fixtures/oracle/tables/damaged.py")).expect("a fixture");

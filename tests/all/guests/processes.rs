@@ -23,7 +23,7 @@ while True:
 NEST = 'import subprocess, sys; subprocess.run([sys.executable, \"-c\", sys.argv[1]])'
 ";
 
-/// Whether the file grows no more, once it has stopped.
+/// Code that checks whether the process has stopped: the file grows no more.
 const HAS_ENDED: &str = "
 import os, time
 def grows():

@@ -45,7 +45,7 @@ async fn events(session: &Session, language: Language, code: &str) -> Vec<Event>
     session.run(vec![Cell::new(language, code)]).expect("a run").collect().await
 }
 
-/// What a recording plays, each run for itself.
+/// Replays a recording, and returns the events of each run.
 async fn replayed(file: &Path) -> Vec<Vec<Event>> {
     let mut replay = host().replay(file).expect("a recording");
     let mut runs = Vec::new();

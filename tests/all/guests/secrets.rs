@@ -208,7 +208,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     [secret.to_owned(), url].into_iter().chain(base64).map(String::into_bytes).collect()
 }
 
-/// What is packed somewhere in these bytes: recordings, snapshots and stored sessions hold zstd frames.
+/// Returns the content of all zstd frames in these bytes: recordings, snapshots and stored sessions hold such frames.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let mut all = Vec::new();

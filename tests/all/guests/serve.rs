@@ -142,7 +142,7 @@ fn cell(language: &str, code: &str) -> Value {
     json!({"cells": [{"language": language, "code": code}]})
 }
 
-/// What came back.
+/// Response of the server.
 #[derive(Debug)]
 struct Answer {
     status: u16,

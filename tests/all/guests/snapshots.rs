@@ -251,7 +251,8 @@ fn a_fork_goes_its_own_way() {
     });
 }
 
-/// What cells have told their kernel about the world: how, what it answers, and a clock that must not start anew.
+/// State of a kernel besides its values: code that sets it, code that reads it and its answer (a clock must not start
+/// anew), and code that draws random numbers.
 const SETTINGS: [(Language, &str, &str, &str, &str); 2] = [
     (
         Language::Python,

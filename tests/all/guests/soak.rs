@@ -43,7 +43,7 @@ const WARM_SHARE: f64 = 0.4;
 /// what cells have kept in their sessions since. The median, because a cell may hold 64 MiB for a moment.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
-/// What cells do, with how often; the last word says how the first cell must end, where that is certain.
+/// Cells to run, each with its weight and the required end of the first cell, if that is certain.
 const HABITS: &[(u32, Language, &str, Ends)] = &[
     (60, Language::Python, "print('hello', 40 + 2)", Ends::Well),
     (60, Language::JavaScript, "console.log('hello', 40 + 2)", Ends::Well),
@@ -89,7 +89,7 @@ const HABITS: &[(u32, Language, &str, Ends)] = &[
     ),
 ];
 
-/// How a run ends that nobody gives up.
+/// Required end of a run that is neither dropped nor cancelled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
     Well,
@@ -132,7 +132,7 @@ impl Bridges for Tools {
     }
 }
 
-/// What the audit log says: runs that began and did not end, and how the others did.
+/// Audit log in memory: by run, its start and its outcome.
 #[derive(Clone, Debug, Default)]
 struct Ledger(Arc<Mutex<HashMap<String, Vec<String>>>>);
 
@@ -149,7 +149,7 @@ impl AuditSink for Ledger {
     }
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Came {
     Complete,
@@ -305,7 +305,7 @@ async fn follow(mut run: Run, rng: &mut StdRng) -> Came {
     }
 }
 
-/// What this process holds open.
+/// Returns the targets of this process's open file descriptors.
 fn descriptors() -> Vec<String> {
     let open = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
     let mut targets: Vec<String> =

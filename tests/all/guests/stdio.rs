@@ -118,7 +118,7 @@ pub(super) struct Talk {
     input: Box<dyn FnMut(&str)>,
     answers: Receiver<Value>,
     unread: Vec<Value>,
-    /// What the script has named.
+    /// Values that the script has named.
     names: HashMap<String, Value>,
 }
 
@@ -217,7 +217,7 @@ impl Talk {
     }
 }
 
-/// Whether `found` has all that `pattern` has. `$name` stands for any text, and for the same one everywhere.
+/// Returns true if `found` has all that `pattern` has. `$name` stands for any text, and for the same one everywhere.
 fn has(found: &Value, pattern: &Value, names: &mut HashMap<String, Value>) -> bool {
     match (found, pattern) {
         (found, Value::String(text)) if text.starts_with('$') && !text.contains(' ') => {

@@ -228,7 +228,7 @@ fn a_session_lives_in_one_process_at_a_time() {
     assert_eq!(eval(&store, "a", "py", "1 + 1"), "2");
 }
 
-/// Whatever moment a process is killed at, what had been stored is there, and whole.
+/// Stored state survives whole, at whatever moment the process is killed.
 #[test]
 fn killing_the_process_loses_nothing_that_was_stored() {
     let store = store();

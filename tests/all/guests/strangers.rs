@@ -124,7 +124,7 @@ fn forged(state: &[u8], place: usize, old: &[u8], new: &[u8]) -> Vec<u8> {
     forged
 }
 
-/// Where the notes of a snapshot stand that has none: behind its name, its time, a number, its disk use and a flag.
+/// Returns the offset of the notes of a snapshot without notes: behind its name, its time, a number, its disk use and a flag.
 fn place_of_notes(state: &[u8]) -> usize {
     let mut place = 16;
     place += 1 + usize::from(state[place]);

@@ -1,4 +1,4 @@
-//! What a person at a terminal sees: the transcript in its rich form, and the prompt.
+//! Sessions at a terminal: the transcript in its rich form, and the prompt.
 
 use std::{fs, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Ended, cellar_with_guests, root};
 
-/// What a terminal, or a CI machine, says of itself; each changes what is shown.
+/// Variables of a terminal or a CI machine, each of which changes what is shown.
 const TERMINAL_VARIABLES: &[&str] =
     &["CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "LC_TERMINAL", "NO_COLOR", "TERM_PROGRAM"];
 
@@ -203,12 +203,12 @@ display({'name': 'x' * 60, 'list': list(range(30))})
     );
 }
 
-/// What nobody's terminal may get: it sets the title, writes to the clipboard, moves the cursor and turns text round.
+/// Text that must not reach a terminal: it sets the title, writes to the clipboard, moves the cursor and changes the direction of text.
 const HOSTILE: &str = "\u{1b}]0;EVIL\u{7}\u{1b}]52;c;RVZJTA==\u{7}\u{1b}[31337;31337H\u{9b}31337H\u{9d}0;EVIL\u{9c}\u{202e}\u{2066}\u{7f}\u{8}";
 /// The same as a text of Python and of JSON.
 const HOSTILE_ESCAPED: &str = "\\u001b]0;EVIL\\u0007\\u001b]52;c;RVZJTA==\\u0007\\u001b[31337;31337H\\u009b31337H\\u009d0;EVIL\\u009c\\u202e\\u2066\\u007f\\u0008";
 
-/// What a command sends to a terminal of a hundred columns.
+/// Returns what a command sends to a terminal of a hundred columns.
 fn at_raw_terminal(variables: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = through("raw.py", &[], arguments);
     command.env("COLUMNS", "100").envs(variables.iter().copied());

@@ -66,7 +66,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Where the bracket before the parameters of a head stands.
+/// Returns the position of the bracket before the parameters of a head.
 fn bracket(head: &str) -> Option<usize> {
     let Some(before) = head.strip_suffix("=> {") else {
         let name = head.rfind("function").unwrap_or(0);

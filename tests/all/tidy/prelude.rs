@@ -13,7 +13,7 @@ use crate::{
 /// Imports by module, each named by its path without `.py`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// What a source imports of the prelude, wherever in it, by the paths of modules or packages.
+/// Returns the imports of the prelude anywhere in a source, as paths of modules or packages.
 fn imported(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim_start) {

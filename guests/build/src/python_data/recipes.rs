@@ -20,23 +20,23 @@ pub(super) struct Recipe {
     pub(super) name: &'static str,
     /// One source archive with its hash.
     pub(super) source: &'static str,
-    /// How Python runs meson in the package's folder.
+    /// Arguments with which Python runs meson in the folder of the package.
     pub(super) meson: &'static [&'static str],
     pub(super) options: &'static [&'static str],
     /// Modules that are not linked.
     pub(super) left_out: &'static [&'static str],
-    /// Whether its C calls `setjmp`.
+    /// True if its C code calls `setjmp`.
     pub(super) jumps: bool,
-    /// What it is compiled against.
+    /// Dependencies that it is compiled against.
     uses: &'static [Needed],
 }
 
-/// What a package may be compiled against.
+/// Dependency that a package may be compiled against.
 #[derive(Debug, PartialEq, Eq)]
 enum Needed {
     /// NumPy's headers and declarations.
     Numpy,
-    /// What binds C++ to Python.
+    /// Headers that bind C++ to Python.
     Bindings,
     /// The libraries of [`PICTURES`].
     Pictures,
@@ -133,10 +133,10 @@ const LXML: Recipe = Recipe {
 /// Libraries that the packages are linked with.
 const LIBRARIES: &[&Group] = &[&MARKUP, &PICTURES];
 
-/// Those that need nothing of NumPy's to be compiled, or only what pybind11 knows of it.
+/// Packages that need nothing of NumPy's to be compiled, or only what pybind11 knows of it.
 const OTHERS: &[&Recipe] = &[&LXML, &PILLOW, &KIWISOLVER, &CONTOURPY, &MATPLOTLIB, &REGEX];
 
-/// What decides how the packages come out, besides the headers of what they are compiled against.
+/// Inputs that decide how the packages come out, besides the headers of what they are compiled against.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = super::meson::common_inputs(workshop)?;
     exceptions::record(&mut inputs);
@@ -150,7 +150,7 @@ pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     Ok(inputs)
 }
 
-/// What is linked with the guest.
+/// Parts to link with the guest.
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) packages: Vec<Package>,
@@ -158,8 +158,8 @@ pub(super) struct Compiled {
     pub(super) archives: Vec<PathBuf>,
 }
 
-/// What is compiled, made unless the cache has it. What does not wait for something else is made side by side: each has
-/// stretches in which it keeps one core busy.
+/// Returns the compiled parts, made unless the cache has them. Those that do not wait for another are made side by
+/// side: each has stretches in which it keeps one core busy.
 pub(super) fn compiled(workshop: &Workshop) -> Result<Compiled> {
     std::thread::scope(|scope| {
         let libraries: Vec<_> = LIBRARIES.iter().map(|group| scope.spawn(|| group.product(workshop))).collect();
@@ -181,13 +181,13 @@ pub(super) fn compiled(workshop: &Workshop) -> Result<Compiled> {
     })
 }
 
-/// What a thread has made.
+/// Joins a thread and returns its result.
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| bail!("a thread of the builder panicked"))
 }
 
 impl Recipe {
-    /// What it is compiled against; `numpy` where it needs that.
+    /// Returns its dependencies; `numpy` where it needs that.
     fn uses(&self, workshop: &Workshop, numpy: Option<&Package>) -> Result<Uses> {
         let mut uses = Uses::default();
         for needed in self.uses {

@@ -1,4 +1,4 @@
-//! From the text of a `cellar.toml` to [`Config`].
+//! Parser of a `cellar.toml` into [`Config`].
 
 mod agents;
 mod connectors;
@@ -31,7 +31,7 @@ use cellar_wire::{
 
 use super::{ArtifactsTable, AuditTable, Config, HostTable, SessionTable, text_of};
 
-/// Where the remote store of artifacts is, and what is said of it.
+/// Keys of the remote store of artifacts: its URL, and its options.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
@@ -62,7 +62,7 @@ pub(super) fn within<T>(problems: &mut Problems, read: impl FnOnce(&mut Parser<'
     value
 }
 
-/// What the parser says, with line and column, on one line.
+/// Formats the parser's message with its line and column, on one line.
 fn place(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     match error.span().and_then(|span| text.get(..span.start)) {

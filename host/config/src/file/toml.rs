@@ -10,7 +10,7 @@ use toml::{
 /// Reads a text in TOML. Members stay in the order in which they were written, which the order of arguments follows.
 ///
 /// # Errors
-/// It is none.
+/// The text is not TOML.
 pub(super) fn from_toml(text: &str) -> Result<Node, toml::de::Error> {
     let table: toml::Table = text.parse()?;
     let told = DeTable::parse(text)?;

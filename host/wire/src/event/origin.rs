@@ -62,7 +62,7 @@ struct NamedOriginJson {
 }
 
 impl OriginsJson {
-    /// Of names with their origins.
+    /// Creates the list from names with their origins.
     pub fn new(named: impl IntoIterator<Item = (String, OriginJson)>) -> OriginsJson {
         let named = named.into_iter().map(|(name, origin)| NamedOriginJson { name, origin });
         OriginsJson { origins: named.collect() }

@@ -1,4 +1,4 @@
-//! What the process of a tenant asks the server for: agents, rows of connectors, the remote store of artifacts.
+//! Requests of a tenant's process to the server: agents, rows of connectors, the remote store of artifacts.
 
 use std::fs;
 

@@ -121,7 +121,7 @@ fn the_manual_is_right() {
     assert!(count >= 3, "{count} examples");
 }
 
-/// What is paused is there after an hour, and after the server was stopped and started.
+/// Paused sandboxes are there after an hour, and after the server was stopped and started.
 #[test]
 fn sandboxes_outlive_the_server() {
     let door = Door::open();
@@ -237,7 +237,7 @@ fn access_ends_with_the_token_of_the_server() {
     assert_eq!(door.run(headers[0].1, "1"), "1");
 }
 
-/// Where a proxy passes hosts on, a sandbox is found by its host, and addresses with signatures are good for one file.
+/// Sandboxes are found by their host where a proxy passes hosts on, and an address with a signature is good for one file.
 #[test]
 fn hosts_and_signed_addresses() {
     use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};

@@ -118,7 +118,7 @@ fn what_a_server_leaves_ends_with_it() {
     }
 }
 
-/// Whether this process is still a helper of Cellar's.
+/// Returns true if this process is still a helper of Cellar's.
 fn is_helper(process: &str) -> bool {
     let line = fs::read(Path::new("/proc").join(process).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).contains("help-start")

@@ -1,4 +1,4 @@
-//! What is kept: how long, how it is listed, and by whom it is looked at.
+//! Kept sessions and runs: their lifetime, their lists, and the tenants that can read them.
 
 use super::{tenants::Tenants, *};
 

@@ -140,7 +140,7 @@ fn the_conformance_suite_finds_what_is_noted_and_nothing_else() {
     assert!(ended.code == 0 && ended.stdout.ends_with("ok\n"), "{}{}", ended.stdout, ended.stderr);
 }
 
-/// What the inspector says from its command line, which has a home of its own, and its exit code.
+/// Runs the inspector from its command line, with a home of its own, and returns its exit code and its output.
 fn inspect(home: &Path, flags: &[&str]) -> (i32, Value) {
     let script = "target/node/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = Command::new(node());
@@ -208,7 +208,7 @@ fn pages_of_this_machine_may_ask_and_others_may_not() {
     }
 }
 
-/// What only a session of the protocol can do is not done without one; all else is.
+/// Requests that name an unknown session of the protocol are served without it. Only requests that need one fail.
 #[test]
 fn a_session_that_is_not_known_any_more_is_done_without() {
     let store = tempfile::tempdir().expect("a folder");
@@ -263,7 +263,7 @@ fn a_run_that_waits_is_gone_on_with_by_its_own_tenant_and_by_the_same_request() 
     assert!(words(&ask(&red, code, Some((state, answer)))).contains(gone), "it is gone on with once");
 }
 
-/// Whatever a tool or a resource can be asked for is answered to another tenant as what does not exist.
+/// Tools and resources answer another tenant as if what it asks for did not exist.
 #[test]
 fn tenants_see_nothing_of_each_other() {
     let tenants = tenants::Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");

@@ -24,7 +24,7 @@ impl Issuer {
         serde_json::from_value(self.says["tokens"][kind].clone()).expect("tokens")
     }
 
-    /// How often its keys were asked for.
+    /// Returns the number of requests for its keys.
     fn count(&self) -> String {
         let address = self.says["address"].as_str().and_then(|url| url.strip_prefix("http://")).expect("an address");
         let mut stream = TcpStream::connect(address).expect("it listens");

@@ -2,7 +2,7 @@
 
 use super::{tenants::Tenants, *};
 
-/// How long a connection is listened to that stays open.
+/// Time for which a connection that stays open is read.
 const SILENCE: Duration = Duration::from_millis(1_500);
 
 /// nginx in front of a server, with a folder of its own.

@@ -1,4 +1,4 @@
-//! What tenants may use, and what becomes of those who have used it.
+//! Quotas of tenants, and requests beyond them.
 
 use super::{tenants::Tenants, *};
 

@@ -4,7 +4,7 @@ use super::*;
 
 const TAR: (&str, &str) = ("Content-Type", "application/x-tar");
 
-/// What a Python program writes, given this.
+/// Returns the output of a Python program for this input.
 fn python(program: &str, input: &[u8]) -> Vec<u8> {
     let mut process = Command::new("python3")
         .args(["-c", program])

@@ -29,7 +29,7 @@ impl Tenants {
     }
 }
 
-/// What may be asked under `/v1`, as it is described: methods with paths.
+/// Returns the operations under `/v1` that the description has: methods with paths.
 fn operations() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(root().join("fixtures/openapi/openapi.json")).expect("the description");
     let described: Value = serde_json::from_str(&text).expect("JSON");

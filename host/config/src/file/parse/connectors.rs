@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::{Parser, TIMEOUT_SECONDS_MAX};
 
-/// What every connector has.
+/// Keys of every connector.
 const COMMON: [&str; 6] = ["kind", "description", "max_rows", "max_mib", "timeout", "concurrency"];
 const KINDS: [&str; 7] = ["postgres", "mysql", "sqlite", "files", "http", "command", "mcp"];
-/// What every fetch has.
+/// Keys of every fetch.
 const FETCH: [&str; 3] = ["description", "parameters", "columns"];
 /// Rows, MiB and fetches that a connector may be given.
 const ROWS_MAX: u64 = 100_000_000;
@@ -176,8 +176,8 @@ impl Parser<'_> {
         }
     }
 
-    /// An object store: its address, and what is said of it besides. `NAME_env` and `NAME_file` say where the value of an
-    /// option stands that nobody must see.
+    /// Parses an object store: its address and its options. `NAME_env` and `NAME_file` name the variable or file with
+    /// the value of a secret option.
     pub(super) fn objects(&mut self, fields: &Fields<'_>, [url, options]: [&str; 2]) -> Option<ObjectsOptions> {
         let Some(at) = fields.get(url) else {
             if let Some(at) = fields.get(options) {
@@ -206,7 +206,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Where a server is, and the credential that it wants.
+    /// Reads the address of a server, with the credential that it requires.
     fn address(&mut self, at: &At<'_>, fields: &Fields<'_>) -> Option<Secret> {
         let variable = |at: At<'_>, problems: &mut _| {
             at.filled_text(problems).map(|name| Secret::Template(format!("${{{name}}}")))

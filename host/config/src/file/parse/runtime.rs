@@ -7,7 +7,7 @@ use cellar_wire::check::{At, Fields};
 
 use super::{Parser, tools::TOOL_KEYS};
 
-/// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs, in both languages.
+/// Names under `runtime.` that are taken: the pack that every session has, and the functions that list packs, in both languages.
 const OWN_NAMES: [&str; 7] = [
     "selfref",
     "list_primitives",
@@ -17,7 +17,7 @@ const OWN_NAMES: [&str; 7] = [
     "listPrimitiveSpecs",
     "getPrimitiveSpec",
 ];
-/// What every primitive has, and every pack.
+/// Attributes of every primitive and of every pack.
 const CALL_NAMES: [&str; 3] = ["spec", "aio", "sync"];
 
 impl Parser<'_> {

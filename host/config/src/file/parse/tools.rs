@@ -9,7 +9,7 @@ use super::Parser;
 
 /// Tools that every session has.
 const OWN_TOOLS: [&str; 1] = ["read"];
-/// What JavaScript finds in any object, or looks for to see what it is.
+/// Properties that JavaScript finds in any object, or reads to learn what it is.
 const OBJECT_NAMES: [&str; 8] = [
     "then",
     "constructor",
@@ -20,7 +20,7 @@ const OBJECT_NAMES: [&str; 8] = [
     "toString",
     "valueOf",
 ];
-/// What may be said of a tool.
+/// Keys of a tool.
 pub(super) const TOOL_KEYS: [&str; 11] = [
     "command",
     "component",
@@ -38,7 +38,7 @@ pub(super) const TOOL_KEYS: [&str; 11] = [
 const TIMEOUT_SECONDS: u64 = 60;
 /// MiB of memory that a component is given unless the file says otherwise.
 const MEMORY_MIB: u64 = 64;
-/// MiB that the file may say: what all calls of components have together.
+/// Most MiB that the file may give: all calls of components share as much.
 const MEMORY_MIB_MAX: u64 = 2_048;
 
 impl Parser<'_> {
@@ -65,7 +65,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What a tool, or a primitive, says of itself.
+    /// Parses the table of a tool or a primitive.
     pub(super) fn tool(&mut self, at: &At<'_>, fields: &Fields<'_>) -> Option<Tool> {
         let description = self.text(fields, "description").unwrap_or_default();
         let schema = fields.get("schema").and_then(|at| self.schema(&at));
