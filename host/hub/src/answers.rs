@@ -20,12 +20,12 @@ use tokio::sync::{oneshot, watch};
 
 type Reply = Result<String, String>;
 
-/// What an answerer is asked.
+/// Requests to an answerer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// A cell calls a tool; answer with [`Answerer::reply`].
     Call {
-        /// Names the call in the answer.
+        /// Id of the call, to be given with the answer.
         call: String,
         /// The session of the cell.
         session: String,
@@ -36,24 +36,24 @@ pub enum Ask {
         /// Its arguments, a JSON object.
         arguments: Value,
     },
-    /// Nobody waits for the answer to a call any more.
+    /// Withdrawal of a call: nobody waits for its answer any more.
     Cancelled {
         /// The call.
         call: String,
     },
 }
 
-/// Passes questions on to whoever answers. `false` says that nobody does any more.
+/// Sends a request to the answerer. Returns `false` when nobody answers any more.
 type Send = Box<dyn Fn(Ask) -> BoxFuture<'static, bool> + std::marker::Send + Sync>;
 
-/// Whoever answers calls and input for some sessions: one connection of a front end. A cheap handle.
+/// Answerer of calls and input for some sessions: one connection of a front end. A cheap handle.
 #[derive(Clone)]
 pub struct Answerer(Arc<Inner>);
 
 struct Inner {
     open: Mutex<HashMap<String, oneshot::Sender<Reply>>>,
     count: AtomicU64,
-    /// Nobody answers any more.
+    /// True when nobody answers any more.
     is_over: AtomicBool,
     over: watch::Sender<bool>,
     send: Send,
@@ -65,7 +65,7 @@ impl fmt::Debug for Answerer {
     }
 }
 
-/// A call that waits. Dropped before its answer, it tells that nobody waits for it.
+/// Call that waits for its answer. Dropped before the answer, it reports that nobody waits for it.
 struct Open {
     inner: Weak<Inner>,
     call: String,
@@ -82,7 +82,8 @@ impl Drop for Open {
 }
 
 impl Answerer {
-    /// Whoever is asked by `send`. It is polled on the runtime and may wait: then the call waits.
+    /// Creates an answerer that is asked by `send`. The future of `send` is polled on the runtime and may wait: then
+    /// the call waits.
     pub fn new(send: impl Fn(Ask) -> BoxFuture<'static, bool> + std::marker::Send + Sync + 'static) -> Answerer {
         Answerer(Arc::new(Inner {
             open: Mutex::default(),
@@ -93,7 +94,7 @@ impl Answerer {
         }))
     }
 
-    /// What calls the tool of this name for a session.
+    /// Returns a function that calls the tool of this name for a session.
     pub(crate) fn tool(
         &self,
         session: &str,
@@ -105,7 +106,7 @@ impl Answerer {
         }
     }
 
-    /// Answers a call; whether it was waiting.
+    /// Answers a call; returns true if it was waiting.
     pub fn reply(&self, call: &str, reply: Reply) -> bool {
         lock(&self.0.open).remove(call).is_some_and(|sender| sender.send(reply).is_ok())
     }

@@ -1,4 +1,4 @@
-//! What bounds the sessions of a hub together, besides what bounds each.
+//! Limits that the sessions of a hub share, besides those of each session.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,24 +9,24 @@ use cellar_engine::{
     files::DiskPool,
 };
 
-/// What all sessions of a hub share. What is absent bounds nothing.
+/// Limits that all sessions of a hub share. An absent one limits nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// Their share of processor time.
+    /// Share of processor time.
     pub share: Option<CpuShare>,
-    /// The memory that their kernels have.
+    /// Memory of their kernels.
     pub memory: Option<MemoryBudget>,
-    /// What they have on the disk.
+    /// Disk space of the sessions.
     pub disk: Option<DiskPool>,
-    /// What their models may say.
+    /// Tokens that their models may use.
     pub tokens: Option<Arc<dyn TokenBudget>>,
-    /// Says whether a run may begin.
+    /// Decides whether a run may begin.
     pub admission: Option<Arc<dyn Admission>>,
 }
 
-/// Says whether new work may begin.
+/// Decides whether new work may begin.
 pub trait Admission: fmt::Debug + Send + Sync {
-    /// Whether a run may begin.
+    /// Checks whether a run may begin.
     ///
     /// # Errors
     /// The quota that is used up.
@@ -39,14 +39,14 @@ pub trait Admission: fmt::Debug + Send + Sync {
 pub struct QuotaError {
     /// Its name in the configuration.
     pub quota: &'static str,
-    /// What is said of it.
+    /// Message for the caller.
     pub message: String,
-    /// When there may be some of it again, where time brings that about.
+    /// Time until some of it may be available again; absent where waiting does not help.
     pub retry_after: Option<Duration>,
 }
 
 impl Bounds {
-    /// Has a session share all this.
+    /// Applies these limits to a session.
     pub(crate) fn apply(&self, config: &mut SessionConfig) {
         let shared = &mut config.shared;
         shared.cpu = self.share.clone();

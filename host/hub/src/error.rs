@@ -1,11 +1,11 @@
-//! Why a hub refuses.
+//! Errors of a hub.
 
 use cellar_config::SetupError;
 use cellar_engine::{Error, artifacts::ArtifactError};
 
 use crate::bounds::QuotaError;
 
-/// Why a hub does not do what it was asked to. Nothing has changed then.
+/// Reason for which a hub refuses a request. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -35,7 +35,7 @@ pub enum HubError {
     RunForgotten {
         /// The id.
         id: String,
-        /// How many runs are kept.
+        /// Number of ended runs that the hub keeps.
         kept: usize,
     },
     /// A run that is under way has this id.
@@ -44,7 +44,7 @@ pub enum HubError {
     /// No more runs may be under way.
     #[error("{0} runs are under way")]
     RunsFull(usize),
-    /// What the sessions of the hub may have together is used up.
+    /// A quota that the sessions of the hub share is used up.
     #[error(transparent)]
     Quota(#[from] QuotaError),
     /// No call of this id waits for an answer.
@@ -55,7 +55,7 @@ pub enum HubError {
     Task(#[source] tokio::task::JoinError),
 }
 
-/// What the engine or the store of artifacts says is the same, whoever asked it.
+/// Passes on errors of the engine and of the artifact store as they are, so that they are the same for every caller.
 impl From<SetupError> for HubError {
     fn from(error: SetupError) -> HubError {
         match error {
@@ -85,7 +85,7 @@ impl HubError {
         }
     }
 
-    /// What to do about it, where that is not plain from the message.
+    /// Returns advice for the caller, where the message does not suggest it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             HubError::SessionOpen(_) => "close it, or choose another name".to_owned(),

@@ -1,4 +1,4 @@
-//! The table of sessions, and that of runs.
+//! Sessions and runs of a host, by name.
 
 mod forgetting;
 
@@ -36,12 +36,12 @@ use crate::{
     turn::Turns,
 };
 
-/// How long a session that was deleted may be held by its last readers.
+/// Timeout for the release of a session by its last readers, when it is removed or put away.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon it is looked whether they have gone.
+/// Interval between attempts to take over such a session.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How much a hub holds.
+/// Limits and shared parts of a hub.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HubConfig {
@@ -51,30 +51,30 @@ pub struct HubConfig {
     pub runs_max: usize,
     /// Runs that are kept when they have ended.
     pub runs_kept: usize,
-    /// Bytes of the runs that are kept, but for a last one that alone has more.
+    /// Bytes of the ended runs that are kept, except that the last one is kept whatever its size.
     pub runs_kept_bytes: usize,
-    /// Bytes that are kept of all runs, of this hub and of those that share the bound: the others of the process, unless this
-    /// says otherwise.
+    /// Bound for the bytes of all runs that are kept, of this hub and of those that share it: by default the other hubs
+    /// of the process.
     pub journals: Journals,
-    /// Where what waits for the readers of its runs is counted.
+    /// Account of the events that wait for the readers of its runs.
     pub unread: Unread,
-    /// What every session is granted that says nothing else.
+    /// Grants of every session that brings none of its own.
     pub overrides: Overrides,
-    /// Where sessions are kept that are opened to be; see [`Keep`].
+    /// Store of the sessions that are opened to be kept; see [`Keep`].
     pub store: Option<SessionStore>,
-    /// Where long outputs are kept, in the place of what the configuration file says.
+    /// Store of long outputs, in place of that of the configuration file.
     pub artifacts: Option<ArtifactStore>,
-    /// What answers the questions of cells for a model, where no endpoint is configured.
+    /// Answers the prompts of cells for a model, where no endpoint is configured.
     pub sampler: Option<Arc<dyn Sampler>>,
-    /// What answers the calls of cells in the place of what the configuration file grants, but for tools of callers and models
-    /// that are offered: another process, that is.
+    /// Bridges to another process, which answers the calls of cells in place of the grants of the configuration file.
+    /// Tools of callers and offered models are still answered here.
     pub afar: Option<Afar>,
-    /// Runs of stored sessions end when the state that they leave is on the disk, so that no result is told of that a
-    /// crash undoes.
+    /// True if runs of stored sessions end only when the state that they leave is on the disk, so that a crash undoes
+    /// no reported result.
     pub is_durable: bool,
-    /// What its sessions share.
+    /// Limits that its sessions share.
     pub bounds: Bounds,
-    /// What hears that a guest is being made ready.
+    /// Called with the progress of a guest's preparation.
     pub progress: Progress,
 }
 
@@ -104,35 +104,35 @@ impl Default for HubConfig {
 pub struct OpenRequest {
     /// Its name; made up when absent.
     pub name: Option<String>,
-    /// What it is granted in the place of what the hub's own configuration file says.
+    /// Grants in place of those of the hub's own configuration file.
     pub config: Option<Config>,
-    /// Whether requests for input are answered; as the hub says when absent.
+    /// True if requests for input are answered; the hub's setting when absent.
     pub input: Option<bool>,
     /// Folder that its cells see as their workspace; as the hub says when absent.
     pub workspace: Option<PathBuf>,
-    /// The budget of the session whose workspace that is.
+    /// Disk budget of the session whose workspace is shared.
     pub disk_budget: Option<DiskBudget>,
     /// Tools that its answerer answers for.
     pub tools: Vec<ToolSpec>,
     /// The state that it begins with. It draws random numbers of its own, however many sessions begin with that.
     pub snapshot: Option<Snapshot>,
-    /// Whether its state is kept in the store of the hub.
+    /// Persistence of its state in the store of the hub.
     pub keep: Keep,
     /// The file to record it in.
     pub record: Option<PathBuf>,
 }
 
-/// Whether the state of a session is kept in the store of the hub.
+/// Persistence of a session's state in the store of the hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// It goes with the session.
+    /// The state ends with the session.
     #[default]
     No,
-    /// It is kept, and nothing is kept by the session's name yet.
+    /// The state is stored; nothing may be stored by the session's name yet.
     New,
-    /// It goes on from what is kept by its name.
+    /// The session continues from the state that is stored by its name.
     Existing,
-    /// It goes on from what is kept by its name, or begins when nothing is.
+    /// The session continues from the state that is stored by its name, or begins anew when there is none.
     Either,
 }
 
@@ -143,19 +143,19 @@ pub struct SessionEntry {
     pub session: Session,
     /// The bridges without the tools of its answerer, which are called with the session's name.
     bridges: HostBridges,
-    /// What it is granted in the place of what the hub's own configuration file says.
+    /// Grants in place of those of the hub's own configuration file.
     config: Option<Config>,
     tools: Vec<ToolSpec>,
     answerer: Option<Answerer>,
-    /// Whether requests for input are answered, where that was said.
+    /// True if requests for input are answered; absent where the caller did not say.
     input: Option<bool>,
     is_stored: bool,
-    /// In what order it does what it is asked.
+    /// Order in which its requests are carried out.
     pub(crate) turns: Arc<Turns>,
 }
 
 impl SessionEntry {
-    /// Whether its state is kept in the store of the hub.
+    /// Returns true if its state is kept in the store of the hub.
     pub fn is_stored(&self) -> bool {
         self.is_stored
     }
@@ -179,10 +179,10 @@ struct Inner {
     /// The configuration file of the overrides, as it was when the hub opened.
     file: Config,
     doors: Arc<dyn Doors>,
-    /// Ordered, so that lists of them are.
+    /// Ordered by name, so that lists are.
     sessions: Mutex<BTreeMap<String, SessionEntry>>,
     runs: Mutex<Runs>,
-    /// What is kept of the runs.
+    /// Account of the bytes that are kept of the runs.
     account: Account,
     /// Guests that were found ready: for cells with fuel, or for others.
     ready: Mutex<HashSet<(GuestName, bool)>>,
@@ -195,7 +195,7 @@ struct Runs {
     by_id: HashMap<String, RunHandle>,
     /// Ids of the runs that have ended, the oldest first, each with the bytes that were kept of it then.
     ended: VecDeque<(String, usize)>,
-    /// Of all of them.
+    /// Bytes of all ended runs.
     ended_bytes: usize,
 }
 
@@ -206,7 +206,7 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// A hub on a host of its own.
+    /// Opens a hub on a host of its own.
     ///
     /// # Errors
     /// The configuration that sessions are granted by is not valid, or the host cannot start.
@@ -217,8 +217,8 @@ impl Hub {
         Ok(Hub::with(host, host_config, config, file, doors))
     }
 
-    /// A hub on a host that others use as well: each has sessions and runs of its own. `host_config` is what the host was
-    /// opened with.
+    /// Opens a hub on a host that other hubs use as well: each has sessions and runs of its own. `host_config` is that
+    /// with which the host was opened.
     ///
     /// # Errors
     /// The configuration that sessions are granted by is not valid.
@@ -249,7 +249,7 @@ impl Hub {
         Hub(inner)
     }
 
-    /// What a session is granted that says nothing else.
+    /// Returns the grants of a session that brings none of its own.
     ///
     /// # Errors
     /// The audit log or the folder for temporary outputs cannot be opened.
@@ -257,7 +257,8 @@ impl Hub {
         Ok(Granted::new(&self.0.config.overrides, self.0.file.clone())?)
     }
 
-    /// The languages of sessions that are granted what the configuration file says: those that are on, and whose guests are there.
+    /// Returns the languages of sessions with the grants of the configuration file: those that are enabled and whose
+    /// guests are installed.
     pub fn languages(&self) -> Vec<Language> {
         let table = &self.0.file.session;
         let guests = table.guests.iter().chain(&self.0.config.overrides.guests).copied().collect();
@@ -266,20 +267,20 @@ impl Hub {
         [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
     }
 
-    /// What its configuration file says.
+    /// Returns the hub's configuration file.
     pub fn file(&self) -> &Config {
         &self.0.file
     }
 
-    /// Whether a guest is there.
+    /// Returns true if a guest is installed.
     pub fn has(&self, guest: GuestName) -> bool {
         guest_status(&self.0.host_config, guest).digest.is_some()
     }
 
-    /// Opens a session, and says how it is called.
+    /// Opens a session and returns its name.
     ///
     /// # Errors
-    /// `SessionOpen`, `SessionsFull`, `Setup`, or what the engine says.
+    /// `SessionOpen`, `SessionsFull`, `Setup`, or an error of the engine.
     pub async fn open_session(&self, open: OpenRequest, answerer: Option<Answerer>) -> Result<String, HubError> {
         let inner = &self.0;
         let name = self.name(open.name);
@@ -337,11 +338,10 @@ impl Hub {
         self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turns })
     }
 
-    /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
-    /// runs.
+    /// Opens a session with the state and the grants of another one, and returns its name. Waits for code that runs.
     ///
     /// # Errors
-    /// `SessionUnknown`, `SessionOpen`, `SessionsFull`, or what the engine says.
+    /// `SessionUnknown`, `SessionOpen`, `SessionsFull`, or an error of the engine.
     pub async fn fork(&self, from: &str, new: Option<String>) -> Result<String, HubError> {
         let entry = self.session(from)?;
         let name = self.name(new);
@@ -401,7 +401,7 @@ impl Hub {
     /// Closes a session that is stored, and waits until it can be opened again. Its runs are cancelled and forgotten.
     ///
     /// # Errors
-    /// `SessionUnknown`, or what the store says: `SessionBusy` when its last readers hold it for too long.
+    /// `SessionUnknown`, or an error of the store: `SessionBusy` when its last readers hold it for too long.
     pub async fn put_away(&self, name: &str) -> Result<(), HubError> {
         self.close(name)?;
         let Some(store) = self.0.config.store.clone() else { return Ok(()) };
@@ -422,14 +422,14 @@ impl Hub {
     /// The sessions that are stored, open or not.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub async fn stored(&self) -> Result<Vec<StoredInfo>, HubError> {
         let Some(store) = self.0.config.store.clone() else { return Ok(Vec::new()) };
         let listed = spawn_blocking(move || store.list());
         Ok(listed.await.map_err(HubError::Task)??)
     }
 
-    /// What is stored of a session, open or not.
+    /// Returns the stored information about a session, open or not.
     ///
     /// # Errors
     /// `SessionUnknown`
@@ -447,7 +447,7 @@ impl Hub {
     /// Ends a session, and removes what is stored of it. Its runs are cancelled and forgotten.
     ///
     /// # Errors
-    /// `SessionUnknown`, or what the store says.
+    /// `SessionUnknown`, or an error of the store.
     pub async fn delete(&self, name: &str) -> Result<(), HubError> {
         let is_open = self.close(name).is_ok();
         self.forget_ended(name);
@@ -474,7 +474,7 @@ impl Hub {
     /// Starts a run. The runs of a session start in the order in which this is called.
     ///
     /// # Errors
-    /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
+    /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. Later errors are those of [`RunHandle::result`].
     pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
         let (handle, driving) = self.begin(session, request)?;
         // It goes on as a task of its own.
@@ -508,7 +508,7 @@ impl Hub {
         Ok((handle, driving))
     }
 
-    /// A run that is under way, or has ended and is kept.
+    /// Returns a run that is under way, or has ended and is kept.
     ///
     /// # Errors
     /// `RunUnknown`.
@@ -516,7 +516,7 @@ impl Hub {
         lock(&self.0.runs).by_id.get(id).cloned().ok_or_else(|| HubError::RunUnknown(id.to_owned()))
     }
 
-    /// A run that has ended and is kept.
+    /// Returns a run that has ended and is kept.
     ///
     /// # Errors
     /// `RunForgotten`.
@@ -525,7 +525,7 @@ impl Hub {
         found.ok_or_else(|| HubError::RunForgotten { id: id.to_owned(), kept: self.0.config.runs_kept })
     }
 
-    /// Bakes what is not baked. A guest that is missing is left for the engine to report.
+    /// Bakes the guests of these languages that are not baked. A missing guest is left for the engine to report.
     pub(crate) async fn make_ready(&self, session: &Session, languages: &[Language]) -> Result<(), HubError> {
         let has_fuel = session.limits().fuel.is_some();
         let guests = languages.iter().map(|language| session.guest(*language));

@@ -11,13 +11,14 @@ pub const JOURNAL_EVENTS_MAX: usize = 10_000;
 /// Bytes of the events that a journal keeps of a run, but for a last one that alone has more. Fewer where many runs are under
 /// way, or kept; see [`Journals`](crate::Journals).
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
-/// Bytes that a journal may keep however many runs are under way, while all keep no more together than they may.
+/// Bytes that a journal may keep however many runs are under way, as long as all journals together stay within their
+/// bound.
 pub(crate) const JOURNAL_BYTES_LEAST: usize = 256 << 10;
 
 /// Bytes of a representation of a display that a journal keeps for later readers when it is short of room.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of displays that are kept elsewhere for the later readers of a run.
+/// Bytes of displays that are stored elsewhere for the later readers of a run.
 pub(crate) const ELSEWHERE_BYTES_MAX: usize = 64 << 20;
 
 /// The latest events of a run. Their numbers follow one another, and the first that is kept may not be the first of the
@@ -25,20 +26,20 @@ pub(crate) const ELSEWHERE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Journal {
     events: VecDeque<Arc<Event>>,
-    /// Of events that their owner has not taken in yet, by their numbers, what they count as.
+    /// Unread bytes of events that the owner has not read yet, by event number.
     unread: VecDeque<(u64, UnreadBytes)>,
     /// Number of the first event that is kept.
     first: u64,
     bytes: usize,
     is_ended: bool,
-    /// Where the bytes are counted.
+    /// Account that counts the bytes.
     account: Account,
 }
 
-/// What a journal has at a place.
+/// Result of a look-up of an event by its number.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// The event of this number.
+    /// The event.
     Event(Arc<Event>),
     /// It is not kept any more. The first that is has this number.
     Gone(u64),
@@ -59,14 +60,15 @@ impl Journal {
         Journal { events: VecDeque::new(), unread: VecDeque::new(), first: 0, bytes: 0, is_ended: false, account }
     }
 
-    /// Keeps what the next event counts as until its owner has [read](Journal::read) on.
+    /// Keeps the unread bytes of the next event until its owner has [read](Journal::read) it.
     pub(crate) fn owe(&mut self, unread: UnreadBytes) {
         if unread.size_bytes() > 0 {
             self.unread.push_back((self.next_seq(), unread));
         }
     }
 
-    /// Notes that the owner has taken in all before this event, or that there is none: what those count as is given back.
+    /// Notes that the owner has read all events before this one, or that there is no owner (`u64::MAX`); releases their
+    /// unread bytes.
     pub(crate) fn read(&mut self, until: u64) {
         let read = self.unread.iter().take_while(|(seq, _)| *seq < until).count();
         self.unread.drain(..read);
@@ -79,8 +81,8 @@ impl Journal {
         self.events.push_back(event);
     }
 
-    /// While there is no room in `bytes_max`: the oldest display before `keep_from` that is large, to be kept elsewhere and
-    /// [replaced](Journal::replace).
+    /// Returns the oldest large display before `keep_from` while the journal exceeds `bytes_max`: it is to be stored
+    /// elsewhere and [replaced](Journal::replace).
     pub(crate) fn oldest_large(&self, keep_from: u64, bytes_max: usize) -> Option<Arc<Event>> {
         let before = usize::try_from(keep_from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         if self.bytes <= bytes_max {
@@ -89,7 +91,7 @@ impl Journal {
         self.events.iter().take(before).find(|event| is_large(event)).cloned()
     }
 
-    /// Puts an event in the place of the one of its number.
+    /// Replaces the event of the same number.
     pub(crate) fn replace(&mut self, event: Arc<Event>) {
         let place = event.seq.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some(held) = place.and_then(|place| self.events.get_mut(place)) {
@@ -105,7 +107,8 @@ impl Journal {
         self.account.take(gone);
     }
 
-    /// Lets the oldest events go while there is no room in `bytes_max`, but none from `keep_from` on.
+    /// Evicts the oldest events before `keep_from` while the journal has more events or bytes than it may; keeps at
+    /// least one.
     pub(crate) fn trim(&mut self, keep_from: u64, bytes_max: usize) {
         while self.events.len() > 1 && self.first < keep_from && self.is_full(bytes_max) {
             let Some(gone) = self.events.pop_front() else { break };
@@ -114,12 +117,12 @@ impl Journal {
         }
     }
 
-    /// Whether there is more in it than it may keep.
+    /// Returns true if it keeps more events or bytes than it may.
     fn is_full(&self, bytes_max: usize) -> bool {
         self.events.len() > JOURNAL_EVENTS_MAX || self.bytes > bytes_max
     }
 
-    /// Whether the run has ended.
+    /// Returns true if the run has ended.
     pub fn is_ended(&self) -> bool {
         self.is_ended
     }
@@ -145,7 +148,7 @@ impl Journal {
     }
 }
 
-/// Whether an event is a display of which a part is better kept elsewhere.
+/// Returns true if an event is a display with a representation that is too large to keep in the journal.
 fn is_large(event: &Event) -> bool {
     match &event.kind {
         EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => {
@@ -158,7 +161,7 @@ fn is_large(event: &Event) -> bool {
 /// Bytes that an event takes, roughly.
 fn size_of_event(event: &Event) -> usize {
     const BASE: usize = size_of::<Event>();
-    /// What names, numbers and the like take besides.
+    /// Allowance for names, numbers and the like.
     const WORDS: usize = 256;
     let bytes = match &event.kind {
         EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),

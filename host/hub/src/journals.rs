@@ -1,7 +1,7 @@
-//! What the journals of all hubs of a process keep together.
+//! Bound for the journals of all hubs of a process together.
 //!
-//! A server has a hub for each tenant, so that a bound for each hub bounds nothing. Whoever keeps most gives way first: what
-//! small hubs keep stays.
+//! A server has a hub for each tenant, so that a bound for each hub would not bound the process. The hubs that keep
+//! most evict first; small hubs keep their events.
 
 use std::sync::{
     Arc, Mutex, OnceLock, Weak,
@@ -15,7 +15,7 @@ use crate::journal::{JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX};
 /// Bytes that are kept of all runs of a process, under way and ended, but for what their owners have not read.
 const JOURNALS_BYTES_MAX: usize = 320 << 20;
 
-/// A bound for what hubs keep of their runs. A cheap handle; [`Journals::default`] is that of the process.
+/// Bound for the bytes that hubs keep of their runs. A cheap handle; [`Journals::default`] is that of the process.
 #[derive(Clone, Debug)]
 pub struct Journals(Arc<Bound>);
 
@@ -24,17 +24,17 @@ struct Bound {
     bytes_max: usize,
     /// Bytes that all hubs hold.
     held: AtomicUsize,
-    /// A hub that holds more than so many bytes may keep little of each run; `usize::MAX` while there is room.
+    /// Bytes of a hub above which it may keep little of each run; `usize::MAX` while the bound is not reached.
     level: AtomicUsize,
     hubs: Mutex<Vec<Weak<dyn Holder>>>,
 }
 
-/// Whoever keeps runs: a hub.
+/// Keeper of runs: a hub.
 pub(crate) trait Holder: Send + Sync {
-    /// What it keeps, as it is counted.
+    /// Account of the bytes that it keeps.
     fn account(&self) -> &Account;
 
-    /// Forgets of what it keeps, the oldest first, until it has let so many bytes go.
+    /// Evicts the oldest of what it keeps, until it has freed this many bytes.
     fn forget(&self, bytes: usize);
 }
 
@@ -46,7 +46,7 @@ impl Default for Journals {
 }
 
 impl Journals {
-    /// A bound of so many bytes, for the hubs that share it.
+    /// Creates a bound of this many bytes, for the hubs that share it.
     pub fn new(bytes_max: usize) -> Journals {
         let (held, level) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         Journals(Arc::new(Bound { bytes_max, held, level, hubs: Mutex::default() }))
@@ -62,7 +62,7 @@ impl Journals {
         Account(Arc::new(Counts { bound: self.0.clone(), held: AtomicUsize::new(0), under_way: AtomicUsize::new(0) }))
     }
 
-    /// Has a hub asked to forget when there is no room.
+    /// Registers a hub to be asked to evict when the bound is exceeded.
     pub(crate) fn join(&self, hub: Weak<dyn Holder>) {
         let mut hubs = lock(&self.0.hubs);
         hubs.retain(|hub| hub.strong_count() > 0);
@@ -70,7 +70,7 @@ impl Journals {
     }
 }
 
-/// What a hub keeps. A cheap handle.
+/// Account of the bytes that a hub keeps. A cheap handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Account(Arc<Counts>);
 
@@ -99,7 +99,7 @@ impl Account {
         self.0.bound.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a run that is under way, until what is given is dropped.
+    /// Counts a run as under way, until the returned guard is dropped.
     pub(crate) fn begin(&self) -> UnderWay {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
@@ -115,7 +115,7 @@ impl Account {
         share_bytes((bound.bytes_max / 5).saturating_mul(4), self.0.under_way.load(Ordering::Relaxed))
     }
 
-    /// Has those who keep most forget, when all keep too much together.
+    /// Makes the hubs that keep most evict, when all hubs together keep too much.
     pub(crate) fn make_room(&self) {
         let bound = &self.0.bound;
         if bound.held.load(Ordering::Relaxed) <= bound.bytes_max {
@@ -167,7 +167,7 @@ impl Drop for Held {
     }
 }
 
-/// The most that each may hold, so that all hold no more than `total` and those who hold less keep all.
+/// Returns the most that each may hold, so that all hold no more than `total` and those who hold less keep all.
 pub(crate) fn level(held: &[usize], total: usize) -> usize {
     let mut ordered = held.to_vec();
     ordered.sort_unstable();
@@ -182,7 +182,7 @@ pub(crate) fn level(held: &[usize], total: usize) -> usize {
     usize::MAX
 }
 
-/// Bytes that the journal of one of so many runs may keep.
+/// Returns the bytes that the journal of one of this many runs may keep.
 fn share_bytes(bytes_max: usize, runs: usize) -> usize {
     bytes_max.checked_div(runs).unwrap_or(bytes_max).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
 }

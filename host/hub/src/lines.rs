@@ -41,7 +41,7 @@ use crate::{
 
 pub use place::{LineError, Place};
 
-/// Of the protocol that [`Answer`] and [`Request`] are.
+/// Version of the protocol of [`Answer`] and [`Request`].
 const PROTOCOL: u32 = 1;
 /// Lines that wait for the caller to read them; more suspend the guests.
 const LINES_QUEUED_MAX: usize = 64;
@@ -56,7 +56,7 @@ pub struct Lines<P> {
     names: Arc<Names>,
 }
 
-/// What says something to the caller. A cheap handle; what was said ends with the last one.
+/// Sender of answers to the caller. A cheap handle; the stream of answers ends when the last one is dropped.
 struct Voice<P> {
     place: Arc<P>,
     answers: mpsc::Sender<Line>,
@@ -87,18 +87,18 @@ impl<P: Place> Voice<P> {
 /// An answer that waits for the caller to read it.
 #[derive(Debug)]
 pub struct Line {
-    /// What is to be told.
+    /// The answer.
     pub answer: Answer,
-    /// Its share of what may wait, if it has much.
+    /// Permit for a large answer, held until it was read.
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// A request, or that there was one.
+/// Request that was read, or that was too long to be read.
 #[derive(Debug)]
 pub enum LineRead {
-    /// Without its end.
+    /// The request, without the end of the line.
     Whole(Vec<u8>),
-    /// More than a request may have; it was skipped.
+    /// It had more bytes than a request may have; it was skipped.
     TooLong,
 }
 
@@ -108,7 +108,8 @@ impl From<Answer> for Line {
     }
 }
 
-/// Room for what waits to be read, in KiB. A caller that does not read costs no more, whatever its sessions display.
+/// Capacity, in KiB, for events and results that wait to be read. A caller that does not read costs no more, whatever
+/// its sessions display.
 struct Room {
     kib: Arc<Semaphore>,
     kib_max: u32,
@@ -119,15 +120,15 @@ impl Room {
         Room { kib: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
     }
 
-    /// Room for so many bytes to wait in; more than all there is counts as all.
+    /// Waits for the capacity of this many bytes; more than the whole capacity counts as the whole.
     async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).min(self.kib_max);
         if kib > 0 { self.kib.clone().acquire_many_owned(kib).await.ok() } else { None }
     }
 }
 
-/// Asks the caller, by lines. Weak, because what holds this may outlive its session a little, and the output ends with
-/// its last writer.
+/// Creates the answerer that asks the caller, by lines. Its references are weak, because an answerer may outlive its
+/// session a little, and the output ends with its last writer.
 fn answerer(answers: mpsc::WeakSender<Line>, names: Weak<Names>) -> Answerer {
     Answerer::new(move |ask| {
         let (answers, names) = (answers.upgrade(), names.upgrade());
@@ -151,7 +152,8 @@ impl<P> fmt::Debug for Lines<P> {
 }
 
 impl<P: Place> Lines<P> {
-    /// Whoever translates for one caller, and what it has to say. `kib_max` bounds the events that wait to be read.
+    /// Creates the translator for one caller, and the receiver of its answers. `kib_max` bounds the KiB of events that
+    /// wait to be read.
     pub fn new(place: P, caller: Caller, kib_max: u32) -> (Lines<P>, mpsc::Receiver<Line>) {
         let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
         let names = Arc::new(Names::new(place.default_session()));
@@ -163,7 +165,7 @@ impl<P: Place> Lines<P> {
     /// Serves requests until there are no more, and then lets the runs end.
     ///
     /// # Errors
-    /// What the reader of the requests says.
+    /// Errors of the reader of the requests.
     ///
     /// # Cancel safety
     /// Dropped, it leaves its runs to the hub, as those of a caller that has gone.
@@ -210,7 +212,7 @@ impl<P: Place> Lines<P> {
     /// Carries out a request.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// Reason for the refusal; nothing has changed then.
     #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     async fn request(
         &self,
@@ -357,10 +359,10 @@ impl<P: Place> Lines<P> {
         Ok(done(id))
     }
 
-    /// Does something with a session when all that was asked of it before has begun, and says what came of it.
+    /// Carries out a request about a session once all earlier requests to it have begun, and sends its answer.
     ///
     /// # Errors
-    /// There is too much under way.
+    /// There are too many requests under way.
     fn in_turn(
         &self,
         entry: &SessionEntry,
@@ -404,7 +406,7 @@ impl<P: Place> Lines<P> {
     }
 }
 
-/// Tells what a session's code writes while none of its cells runs.
+/// Sends the output that a session's code writes while none of its cells runs.
 async fn tell_background(session: String, mut background: BackgroundReader, answers: mpsc::WeakSender<Line>) {
     while let Some(Background { cell, is_stderr, text, .. }) = background.next().await {
         let stream = StreamJson::new(is_stderr);
@@ -416,7 +418,8 @@ async fn tell_background(session: String, mut background: BackgroundReader, answ
     }
 }
 
-/// A run that is told of: its id and the name of its session as the caller has them, and the line that asked for it.
+/// Run whose events are sent: its id and the name of its session as the caller knows them, and the line that requested
+/// it.
 struct Told {
     own: String,
     session: String,
@@ -424,7 +427,7 @@ struct Told {
     line: u64,
 }
 
-/// Tells the events of a run, and then what it came to.
+/// Sends the events of a run, and then its result.
 async fn follow<P: Place>(told: Told, voice: Voice<P>) {
     let Told { own: id, session, run, line } = told;
     let Voice { place, answers, room } = voice;
@@ -483,7 +486,7 @@ pub async fn pages(run: RunHandle, output: Option<usize>, view: View) -> Result<
     read.await.map_err(HubError::Task)?
 }
 
-/// What is said of a request that was carried out, where that is asked for.
+/// Returns the answer to a request that was carried out; none if the request has no id.
 fn done(id: Option<String>) -> Option<Answer> {
     id.map(|id| Answer::Done { id: Some(id) })
 }

@@ -29,7 +29,7 @@ impl OwnSession {
         Ok(OwnSession { hub, session })
     }
 
-    /// Opens a session on a host of its own. `kernels_max` is the number of live kernels a flavour.
+    /// Opens a session on a host of its own. `kernels_max` is the number of live kernels of each flavour.
     ///
     /// # Errors
     /// The configuration is not valid, the session is in use, a folder cannot be granted.
@@ -76,11 +76,11 @@ impl OwnSession {
         self.hub.make_ready(&self.session, languages).await
     }
 
-    /// Starts a run that its caller reads as its owner from the first event on, and that is cancelled when its reader is
+    /// Starts a run that its caller reads as its owner from the first event on. The run is cancelled when its reader is
     /// dropped.
     ///
     /// # Errors
-    /// `RunsFull`. What is found out later is said by [`RunHandle::result`].
+    /// `RunsFull`. Later errors are those of [`RunHandle::result`].
     pub fn start(&self, cells: Vec<Cell>, keep_going: bool, options: RunOptions) -> Result<RunHandle, HubError> {
         let request = RunRequest {
             // Runs of other sessions may be in the hub.

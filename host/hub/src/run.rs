@@ -29,27 +29,27 @@ mod driving;
 pub(crate) use driver::{Ending, drive};
 pub use driving::Driving;
 
-/// Events that the owner of a run may be behind; with more, its guest waits.
+/// Events by which the owner of a run may lag; beyond that, its guest waits.
 const OWNER_LAG_EVENTS_MAX: u64 = 64;
 
-/// What is run.
+/// Request for a run.
 #[derive(Debug)]
 pub struct RunRequest {
-    /// The caller's name for it, of its own among the runs that are under way.
+    /// Id that the caller gives it, unique among the runs that are under way.
     pub id: String,
     /// The cells, in order.
     pub cells: Vec<Cell>,
     /// Later cells run although one failed.
     pub keep_going: bool,
-    /// What it says of itself.
+    /// Options of the run: its producer, and the datasets that it may load.
     pub options: RunOptions,
     /// An owner will read it from its first event on; until then, and while it lags, the guest waits.
     pub is_owned: bool,
-    /// What becomes of it when its owner goes away.
+    /// Policy for the disconnection of its owner.
     pub on_disconnect: OnDisconnect,
 }
 
-/// What becomes of a run whose owner goes away before its end.
+/// Policy for a run whose owner disconnects before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDisconnect {
@@ -59,7 +59,7 @@ pub enum OnDisconnect {
     Continue,
 }
 
-/// What a reader is given.
+/// Item that a reader receives.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Delivery {
@@ -70,7 +70,7 @@ pub enum Delivery {
     Gap(u64, u64),
 }
 
-/// Where the owner of a run is.
+/// Position of the owner of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// Nobody owns it.
@@ -81,29 +81,31 @@ enum Owner {
     Gone,
 }
 
-/// What the driver of a run and its readers share.
+/// State that the driver of a run and its readers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     id: String,
     session: Session,
     session_name: String,
     journal: Mutex<Journal>,
-    /// Where what is kept of it is counted.
+    /// Account of the bytes that are kept of it.
     account: Account,
-    /// Number of the event behind the last that readers were told of, and whether the run was refused: what readers wait for.
+    /// Number of the event behind the last that readers were woken for. Readers wait for its changes; a refusal of the
+    /// run marks it changed as well.
     head: watch::Sender<u64>,
-    /// Says that all has been said of it.
+    /// True when the result or the refusal is known.
     over: watch::Sender<bool>,
-    /// Changes by which the driver is woken are told; that the owner reads on is none, unless the driver waits for that.
+    /// Position of the owner. Only changes that must wake the driver are notified; reading on is none, unless the
+    /// driver waits for that.
     owner: watch::Sender<Owner>,
-    /// The driver waits until the owner has room for more.
+    /// True while the driver waits for the owner to read on.
     is_held: AtomicBool,
     canceller: OnceLock<Canceller>,
     cancelled: watch::Sender<bool>,
     on_disconnect: OnDisconnect,
-    /// What it came to, once that is known.
+    /// Result or refusal of the run, once it is known.
     end: OnceLock<Result<Arc<RunResult>, Arc<HubError>>>,
-    /// What that takes.
+    /// Account entry of the result's bytes.
     held: OnceLock<Held>,
     /// Its cells that have started, in order.
     cells: Mutex<Vec<CellId>>,
@@ -144,7 +146,7 @@ impl RunHandle {
         &self.0.session_name
     }
 
-    /// Whether that is a handle of this very run.
+    /// Returns true if `other` is a handle of the same run.
     pub(crate) fn is(&self, other: &RunHandle) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -162,12 +164,12 @@ impl RunHandle {
         }
     }
 
-    /// Whether this is one of its cells, and has started.
+    /// Returns true if this is one of its cells and has started.
     pub fn has_cell(&self, cell: CellId) -> bool {
         lock(&self.0.cells).contains(&cell)
     }
 
-    /// Whether all has been said of it: its id is free then.
+    /// Returns true if its result or refusal is known: its id is free then.
     pub fn is_ended(&self) -> bool {
         self.0.end.get().is_some()
     }
@@ -179,13 +181,13 @@ impl RunHandle {
         Reader { shared: self.0.clone(), next: from_seq, is_owner: true }
     }
 
-    /// Follows it as its owner for what it comes to alone: nothing holds it up, and when what is given is dropped before
-    /// its end, its owner has gone.
+    /// Reads it as its owner, for its result alone: the guest never waits for this reader. The owner has gone when the
+    /// reader is dropped before the end of the run.
     pub fn own_result(&self) -> Reader {
         self.own(u64::MAX)
     }
 
-    /// The same of a run whose owner may have gone, as with [`RunHandle::rejoin`].
+    /// Does the same for a run whose owner may have gone, as [`RunHandle::rejoin`] does.
     pub fn rejoin_result(&self) -> Reader {
         self.rejoin(u64::MAX)
     }
@@ -195,7 +197,7 @@ impl RunHandle {
         Reader { shared: self.0.clone(), next: from_seq, is_owner: false }
     }
 
-    /// Reads it from this event on: as its owner if that has gone away, without holding it up otherwise.
+    /// Reads it from this event on: as its owner if the previous one has gone, without slowing the guest otherwise.
     pub fn rejoin(&self, from_seq: u64) -> Reader {
         let is_owner = self.0.owner.send_if_modified(|owner| {
             let is_free = *owner == Owner::Gone;
@@ -207,10 +209,10 @@ impl RunHandle {
         Reader { shared: self.0.clone(), next: from_seq, is_owner }
     }
 
-    /// What it came to, once it has ended.
+    /// Waits for its end and returns its result.
     ///
     /// # Errors
-    /// It was refused, and nothing ran.
+    /// The run was refused: nothing ran.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -225,17 +227,17 @@ impl RunHandle {
         }
     }
 
-    /// What it came to, if it has ended.
+    /// Returns its result, if it has ended and was not refused.
     pub(crate) fn ended(&self) -> Option<&Arc<RunResult>> {
         self.0.end.get()?.as_ref().ok()
     }
 
-    /// Bytes of all that is kept of it.
+    /// Returns the bytes that are kept of it.
     pub(crate) fn size_bytes(&self) -> usize {
         self.0.journal().size_bytes().saturating_add(self.ended().map_or(0, |result| result.size_bytes()))
     }
 
-    /// Lets the oldest events go, but what its owner has not read, while the journal has more than so many bytes.
+    /// Evicts the oldest events that its owner has read, while the journal has more than `bytes_max`.
     pub(crate) fn trim(&self, bytes_max: usize) {
         let keep_from = self.0.keep_from();
         self.0.journal().trim(keep_from, bytes_max);
@@ -333,36 +335,36 @@ impl Shared {
         matches!(self.end.get(), Some(Err(_)))
     }
 
-    /// Adds an event. Whoever looks finds it; those who wait are told by [`Shared::tell`].
+    /// Adds an event to the journal. [`Shared::tell`] wakes the readers that wait for it.
     fn push(&self, event: Arc<Event>) {
         self.journal().push(event);
     }
 
-    /// Keeps what the next event counts as until the owner has taken it in.
+    /// Keeps the unread bytes of the next event until the owner has read it.
     fn owe(&self, unread: UnreadBytes) {
         self.journal().owe(unread);
         self.forgive();
     }
 
-    /// What nobody is to read counts as nothing.
+    /// Releases the unread bytes if the run has no owner to read them.
     fn forgive(&self) {
         if self.keep_from() == u64::MAX {
             self.journal().read(u64::MAX);
         }
     }
 
-    /// Tells those who wait of all that was added.
+    /// Wakes the readers for all events that were added.
     fn tell(&self) {
         let next = self.journal().next_seq();
         self.head.send_if_modified(|head| std::mem::replace(head, next) != next);
     }
 
-    /// Whether something was added that nobody was told of.
+    /// Returns true if the readers were not yet woken for some events.
     fn has_untold(&self) -> bool {
         self.journal().next_seq() != *self.head.borrow()
     }
 
-    /// Number of the first event that its owner has not read.
+    /// Returns the number of the first event that its owner has not read; `u64::MAX` without an owner.
     fn keep_from(&self) -> u64 {
         match *self.owner.borrow() {
             Owner::At(seq) => seq,
@@ -370,8 +372,8 @@ impl Shared {
         }
     }
 
-    /// Makes room in the journal: large displays become artifacts that later readers find named in their place, of at most
-    /// `elsewhere_left` bytes, and the oldest events go.
+    /// Makes room in the journal: stores large displays as artifacts, of at most `elsewhere_left` bytes, which later
+    /// readers find named in their place, and evicts the oldest events.
     async fn make_room(&self, elsewhere_left: &mut usize) {
         // The owner is asked first: those who wait for it look into the journal while they hold it.
         let oldest_large = |keep_from| self.journal().oldest_large(keep_from, self.bytes_max());
@@ -412,7 +414,7 @@ impl Shared {
         }
     }
 
-    /// Whether the owner is so far behind that the guest must wait.
+    /// Returns true if the owner lags so far that the guest must wait.
     fn is_behind(&self, owner: Owner) -> bool {
         let Owner::At(seq) = owner else { return false };
         let journal = self.journal();
@@ -420,7 +422,7 @@ impl Shared {
         behind > OWNER_LAG_EVENTS_MAX || (behind > 0 && journal.size_bytes() > self.bytes_max())
     }
 
-    /// Waits until the owner has room for more.
+    /// Waits until the owner has read enough for more events.
     async fn room(&self) {
         if self.is_behind(*self.owner.borrow()) {
             let mut owner = self.owner.subscribe();
@@ -430,7 +432,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the owner has been gone for too long; for ever where that is no reason to stop.
+    /// Waits until the owner has been gone for longer than the policy allows; for ever where the policy is to continue.
     async fn deserted(&self) {
         let OnDisconnect::Cancel(grace) = self.on_disconnect else { return std::future::pending().await };
         let mut owner = self.owner.subscribe();
@@ -446,7 +448,8 @@ impl Shared {
     }
 }
 
-/// A display whose large representations are artifacts of its session, named in the place of each. Blocks.
+/// Returns the display with its large representations stored as artifacts of its session, each replaced by a reference.
+/// Blocks.
 fn by_reference(session: &Session, event: &Event) -> Result<Event, ArtifactError> {
     let mut event = event.clone();
     let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &mut event.kind else {

@@ -1,4 +1,4 @@
-//! The order of what is asked of a session: each begins when what was asked before has begun.
+//! Order of the requests to a session: each begins when the one before it has begun.
 
 use std::sync::Mutex;
 
@@ -19,28 +19,28 @@ impl SessionEntry {
     }
 }
 
-/// The places of one session.
+/// Queue of one session's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<Option<oneshot::Receiver<()>>>);
 
 impl Turns {
-    /// A place behind all that were taken before.
+    /// Takes a position behind all that were taken before.
     pub(crate) fn take(&self) -> Turn {
         let (begun, next) = oneshot::channel();
         Turn { before: lock(&self.0).replace(next), _begun: begun }
     }
 }
 
-/// A place in the order. Who has the next one goes on when this is dropped.
+/// Position in the queue. Dropping it lets the next one proceed.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// Ends when what was asked before has begun.
+    /// Closed when the request before has begun.
     before: Option<oneshot::Receiver<()>>,
     _begun: oneshot::Sender<()>,
 }
 
 impl Turn {
-    /// Waits until what was asked before has begun.
+    /// Waits until the request before has begun.
     pub(crate) async fn come(&mut self) {
         if let Some(before) = self.before.take() {
             let _ = before.await;

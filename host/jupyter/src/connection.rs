@@ -18,16 +18,16 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
 
-/// Where a socket is bound.
+/// Address that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// A port of this machine.
+    /// IP address and port.
     Tcp(IpAddr, u16),
-    /// A socket in the file system.
+    /// Path of a Unix socket.
     Ipc(PathBuf),
 }
 
-/// Where a kernel listens, and how what it is told is signed.
+/// Addresses of a kernel, and the key and scheme of its messages' signatures.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Connection {
     pub(crate) shell: Address,
@@ -37,12 +37,12 @@ pub struct Connection {
     pub(crate) heartbeat: Address,
     pub(crate) key: String,
     pub(crate) scheme: String,
-    /// The ports, as a client asks for them.
+    /// Ports, in the order of `PORTS`, for clients that ask for them.
     pub(crate) ports: [u16; 5],
 }
 
 impl std::fmt::Debug for Connection {
-    /// Leaves the key out: this may be printed where somebody else can read it.
+    /// Leaves out the key, because the output may be printed where others can read it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("shell", &self.shell).finish_non_exhaustive()
     }
@@ -129,7 +129,7 @@ fn read(node: &Node, problems: &mut Problems) -> Option<Connection> {
     })
 }
 
-/// What the addresses of a kernel have in common.
+/// Common part of a kernel's addresses.
 enum Base {
     Tcp(IpAddr),
     Ipc(String),
@@ -144,7 +144,7 @@ impl Base {
     }
 }
 
-/// What connections come in by.
+/// Listener for connections.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),

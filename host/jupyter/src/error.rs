@@ -1,37 +1,37 @@
-//! Why there is no kernel.
+//! Errors of installing or running a kernel.
 
 use std::{io, path::PathBuf};
 
 use cellar_config::SetupError;
 
-/// Why a kernel cannot be installed, or cannot be run.
+/// Reason for which a kernel cannot be installed or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The connection file asks for signatures that nobody here can make.
+    /// The connection file asks for a signature scheme that is not supported.
     #[error("{0}")]
     Signature(String),
     /// A socket cannot be bound.
     #[error("cannot listen at {address}")]
     Bind {
-        /// Where.
+        /// The address.
         address: String,
-        /// What the host says.
+        /// Error of the host.
         #[source]
         source: io::Error,
     },
     /// The process cannot be set up.
     #[error("cannot start")]
     Start(#[source] io::Error),
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// Description of the mistake.
         message: String,
-        /// What to do instead.
+        /// Advice for the caller.
         hint: String,
     },
     /// A file of a kernel cannot be written.
@@ -39,7 +39,7 @@ pub enum KernelError {
     Save {
         /// The file.
         path: PathBuf,
-        /// What the host says.
+        /// Error of the host.
         #[source]
         source: io::Error,
     },

@@ -21,13 +21,13 @@ use crate::{
 /// Expressions that a request may have evaluated behind its cell.
 const EXPRESSIONS_MAX: usize = 64;
 
-/// What a cell said when it was run for its value alone.
+/// Value of a cell, as its events give it.
 #[derive(Debug, Default)]
 struct Told {
     value: Option<Map<String, Value>>,
 }
 
-/// Who hears what a cell shows, and who answers it.
+/// Request that a cell runs for: decides whether its output is published, and whether its client answers input.
 struct Audience<'a> {
     message: &'a Message,
     is_silent: bool,
@@ -124,7 +124,7 @@ impl Kernel {
         }
     }
 
-    /// Runs a cell to its end. Gives the cell's number, if it got one, and its value.
+    /// Runs a cell to its end. Returns the cell's number, if it got one, and its value.
     async fn run(
         &self,
         code: &str,
@@ -288,7 +288,7 @@ impl Kernel {
         }
     }
 
-    /// What expressions come to, each in a run of its own.
+    /// Evaluates expressions, each in a run of its own.
     async fn evaluate(
         &self,
         expressions: &[(&str, &str)],
@@ -331,7 +331,7 @@ fn shown(data: &MimeBundle) -> Map<String, Value> {
     shown
 }
 
-/// How a language prints the value that is not displayed.
+/// Returns the text that a language prints for the value that is not displayed.
 fn nothing(language: Language) -> Map<String, Value> {
     let text = if language == Language::JavaScript { "undefined" } else { "None" };
     Map::from_iter([("text/plain".to_owned(), Value::from(text))])

@@ -1,4 +1,5 @@
-//! What cells were run: the answers to `history_request`. The sources are the session's; here is which of them count.
+//! History of cells: the answers to `history_request`. The session keeps the sources; this module keeps which of them
+//! count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,9 +8,10 @@ use serde_json::{Value, json};
 
 use crate::message::{Content, Fault};
 
-/// Cells whose output may come when they have ended, and is then told to whoever ran them.
+/// Cells whose requests are remembered, so that output that comes after a cell has ended reaches the client that ran
+/// it.
 const PARENTS_MAX: usize = 256;
-/// The number of the one session that there is: nothing is known of those before.
+/// Number of the only session that clients see: nothing is known of earlier ones.
 const SESSION: i64 = 1;
 
 /// The cells of this kernel, oldest first.
@@ -18,17 +20,17 @@ pub(crate) struct History {
     cells: VecDeque<CellId>,
     /// The header of the request that ran a cell.
     parents: BTreeMap<CellId, Value>,
-    /// How many cells the session had when the kernel began.
+    /// Number of cells that the session had when the kernel began.
     before: u32,
 }
 
 impl History {
-    /// Forgets all cells: the kernel begins afresh, and its next cell will be this one of the session.
+    /// Clears the history: the kernel begins afresh, and `next` will be its first cell.
     pub(crate) fn restart(&mut self, next: CellId) {
         *self = History { before: next.0.saturating_sub(1), ..History::default() };
     }
 
-    /// The number of a cell of the session as clients count: from 1 since the kernel began.
+    /// Returns the number of a session's cell as clients count: from 1 since the kernel began.
     pub(crate) fn number(&self, cell: CellId) -> u32 {
         cell.0.saturating_sub(self.before)
     }
@@ -49,7 +51,7 @@ impl History {
         }
     }
 
-    /// The header of the request that ran a cell; an empty one when that is not known any more.
+    /// Returns the header of the request that ran a cell; an empty one when it is no longer known.
     pub(crate) fn parent(&self, cell: CellId) -> Value {
         self.parents.get(&cell).cloned().unwrap_or_else(|| json!({}))
     }
@@ -99,7 +101,7 @@ impl History {
     }
 }
 
-/// Whether all of a text fits a pattern, in which `*` stands for any characters and `?` for one.
+/// Checks whether a pattern matches a whole text. In the pattern `*` stands for any characters and `?` for one.
 fn matches(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     // Where to go on when what follows the last star does not fit: one character further.

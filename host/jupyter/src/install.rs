@@ -12,28 +12,28 @@ use serde_json::{Value, json};
 
 use crate::{error::KernelError, profile};
 
-/// What clients show for a kernel, as SVG.
+/// Logo of a kernel, as SVG.
 pub const LOGO: &str = include_str!("logo.svg");
-/// Characters of the name of a kernel.
+/// Characters of the name of a kernel, at most.
 const NAME_CHARACTERS_MAX: usize = 100;
 
-/// A kernel that clients shall find.
+/// Kernel to install.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The name that notebooks have for it.
     pub name: String,
     /// The name that people see.
     pub display_name: String,
-    /// What its cells are written in.
+    /// Language of its cells.
     pub language: Language,
     /// The command that starts it; `{connection_file}` stands for the connection file.
     pub command: Vec<String>,
-    /// Whether the command has values that are nobody else's business: then only this user can read it, and use the kernel.
+    /// True if the command has secret values: then only this user can read the kernelspec and use the kernel.
     pub is_private: bool,
 }
 
 impl Spec {
-    /// What the kernelspec says.
+    /// Returns the content of `kernel.json`.
     pub fn document(&self) -> Value {
         json!({
             "argv": self.command,
@@ -46,7 +46,7 @@ impl Spec {
     }
 }
 
-/// For whom a kernel is installed.
+/// Users that a kernel is installed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// For this user.
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-/// Writes a kernelspec, in the place of an earlier one, and says where it is.
+/// Writes a kernelspec, replacing an earlier one, and returns its folder.
 ///
 /// # Errors
 /// Its name is none that Jupyter takes, or the file cannot be written.

@@ -1,4 +1,4 @@
-//! A kernel: what it answers, whoever carries the messages.
+//! A kernel: its answers, independent of the transport of the messages.
 //!
 //! Requests of the shell channel are answered one after the other, as clients expect. Those of the control channel
 //! (interrupt, shutdown) are answered at once. What a cell shows is published while it runs; a client that takes nothing
@@ -31,28 +31,28 @@ use crate::{
 
 /// Messages that wait for an answer.
 pub(crate) const MESSAGES_MAX: usize = 4_096;
-/// How long it is waited for cells that were sent along with one that has failed.
+/// Time to wait for cells that were sent along with one that has failed.
 const ALONG: Duration = Duration::from_millis(10);
 
-/// Carries what a kernel says to its clients.
+/// Sends the messages of a kernel to its clients.
 pub(crate) trait Outlet: Send + Sync {
-    /// Tells all who listen of something about a request, of which `parent` is the header.
+    /// Publishes a message about a request, of which `parent` is the header, to all subscribers.
     fn publish<'a>(&'a self, parent: &'a Value, kind: &'a str, content: &'a Value) -> BoxFuture<'a, ()>;
 
     /// Answers a request, over the channel that it came by.
     fn reply<'a>(&'a self, message: &'a Message, kind: &'a str, content: &'a Value) -> BoxFuture<'a, ()>;
 
-    /// Who answers what a cell asks that was run by this message.
+    /// Returns the client that answers requests for input of the cell that this message runs; none if no client does.
     fn answerer(&self, message: &Message) -> Option<u64>;
 
     /// Asks a client for input.
     fn ask<'a>(&'a self, peer: u64, parent: &'a Value, content: &'a Value) -> BoxFuture<'a, ()>;
 
-    /// The ports that clients reach the kernel at, where they do by ports.
+    /// Returns the ports that clients reach the kernel at; none where they do not use ports.
     fn ports(&self) -> Option<[u16; PORTS.len()]>;
 }
 
-/// What a kernel says when something fails that is not a cell: as clients show errors.
+/// Failure of something other than a cell, in the form in which clients show errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     pub(crate) name: String,
@@ -66,7 +66,7 @@ impl Trouble {
         Trouble { name: name.to_owned(), traceback: vec![format!("{name}: {message}")], message }
     }
 
-    /// The members that an error has in every message.
+    /// Returns the members that an error has in every message.
     pub(crate) fn content(&self) -> Map<String, Value> {
         let mut content = Map::new();
         content.insert("ename".to_owned(), self.name.as_str().into());
@@ -82,28 +82,28 @@ impl From<&Fault> for Trouble {
     }
 }
 
-/// A session that is there, is not there yet, or cannot be.
+/// Session of a kernel: `None` while it is being opened, an error if it cannot be opened.
 type Opened = Option<Result<OwnSession, Trouble>>;
 
-/// What all tasks of a kernel share.
+/// State that all tasks of a kernel share.
 pub(crate) struct Kernel {
     pub(crate) language: Language,
     pub(crate) folders: Folders,
     pub(crate) outlet: Box<dyn Outlet>,
     opened: watch::Sender<Opened>,
-    /// How often the kernel was told to interrupt what it does.
+    /// Number of interrupts so far; it wraps.
     interrupts: watch::Sender<u64>,
     /// The run that is under way.
     pub(crate) run: Mutex<Option<RunHandle>>,
     pub(crate) asked: Mutex<VecDeque<Asked>>,
     pub(crate) history: Mutex<History>,
-    /// Whether it answers a request of the shell channel.
+    /// True while it answers a request of the shell channel.
     is_busy: watch::Sender<bool>,
-    /// What a client asked for that shall end it.
+    /// Request of a client to end the kernel.
     pub(crate) stop: watch::Sender<Option<Stop>>,
 }
 
-/// How a client ends a kernel.
+/// Way in which a client ends a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// For good.
@@ -117,18 +117,18 @@ pub(crate) enum Stop {
 pub(crate) struct Asked {
     pub(crate) request: String,
     pub(crate) prompt: String,
-    /// The header of what runs the cell.
+    /// Header of the request that runs the cell.
     pub(crate) parent: Value,
     /// The client that answers.
     pub(crate) peer: u64,
-    /// The client was asked.
+    /// True if the client was asked.
     pub(crate) is_sent: bool,
 }
 
-/// What the shell channel has brought.
+/// Messages of the shell channel.
 pub(crate) struct Shell {
     queue: mpsc::Receiver<Message>,
-    /// What waited when a cell failed, with whether it was given up then.
+    /// Messages that waited when a cell failed, each with true if it was aborted then.
     waiting: VecDeque<(Message, bool)>,
 }
 
@@ -140,7 +140,7 @@ impl Shell {
         }
     }
 
-    /// Gives up all cells that wait, and those that were sent along with them and are still on their way.
+    /// Aborts all cells that wait, and those that were sent along with them and have not arrived yet.
     pub(crate) async fn give_up(&mut self) {
         tokio::time::sleep(ALONG).await;
         while let Ok(message) = self.queue.try_recv() {
@@ -151,7 +151,7 @@ impl Shell {
     }
 }
 
-/// Where messages go in that have come from clients.
+/// Senders of the channels' messages to the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     shell: mpsc::Sender<Message>,
@@ -160,10 +160,10 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Hands a message to the kernel; whether there is one.
+    /// Hands a message to the kernel; returns false if the kernel has ended.
     ///
     /// # Cancel safety
-    /// Cancel safe: then it is not handed over.
+    /// Cancel safe: the message is not handed over then.
     pub(crate) async fn put(&self, message: Message) -> bool {
         let channel = match message.channel {
             Channel::Shell => &self.shell,
@@ -175,8 +175,8 @@ impl Inbox {
 }
 
 impl Kernel {
-    /// A kernel whose `tasks` answer what comes into its inbox. Its session is opened meanwhile: a guest may have to be
-    /// baked first, and clients want to hear from the kernel sooner.
+    /// Starts a kernel, whose `tasks` answer the messages in its inbox. Its session is opened meanwhile: a guest may
+    /// have to be baked first, and clients expect to hear from the kernel sooner.
     pub(crate) fn start(
         language: Language,
         folders: Folders,
@@ -206,7 +206,7 @@ impl Kernel {
         (kernel, Inbox { shell, control, stdin })
     }
 
-    /// Opens the session, and tells what its code writes between cells.
+    /// Opens the session, and publishes what its code writes between cells.
     async fn open(self: Arc<Kernel>, opening: impl Future<Output = Result<OwnSession, HubError>>) {
         let opened = async {
             let own = opening.await?;
@@ -229,17 +229,17 @@ impl Kernel {
         }
     }
 
-    /// Whether it answers a request, or has no session yet.
+    /// Returns true while it answers a request of the shell channel.
     pub(crate) fn is_busy(&self) -> bool {
         *self.is_busy.borrow()
     }
 
-    /// Whether its session is there, or cannot be.
+    /// Returns true if its session is open, or cannot be opened.
     pub(crate) fn is_open(&self) -> bool {
         self.opened.borrow().is_some()
     }
 
-    /// Has whatever runs stop, and keeps all state.
+    /// Interrupts whatever runs; all state is kept.
     pub(crate) fn interrupt(&self) {
         self.interrupts.send_modify(|count| *count = count.wrapping_add(1));
         if let Some(run) = &*lock(&self.run) {
@@ -247,8 +247,8 @@ impl Kernel {
         }
     }
 
-    /// Begins afresh: what runs is stopped, names go, files stay. Clients are told when it has begun; `restarting` is what they
-    /// are told of a kernel that has died.
+    /// Restarts the kernel: stops what runs, drops all names, keeps files. It publishes `starting` when it has begun,
+    /// and not `restarting`, by which clients learn that a kernel has died.
     pub(crate) async fn restart(&self) {
         self.interrupt();
         if let Ok(own) = self.own().await {
@@ -260,12 +260,12 @@ impl Kernel {
         self.status(&json!({}), "idle").await;
     }
 
-    /// Comes when the kernel is interrupted from now on.
+    /// Returns a receiver that changes when the kernel is interrupted from now on.
     pub(crate) fn interrupts(&self) -> watch::Receiver<u64> {
         self.interrupts.subscribe()
     }
 
-    /// The session, once it is there.
+    /// Waits for the session.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -285,7 +285,7 @@ impl Kernel {
         self.publish(parent, "status", &json!({"execution_state": state})).await;
     }
 
-    /// Publishes what code has written that outlived its cell.
+    /// Publishes the output of code that has outlived its cell.
     async fn tell_background(&self, text: Background) {
         let parent = lock(&self.history).parent(text.cell);
         let name = if text.is_stderr { "stderr" } else { "stdout" };

@@ -1,4 +1,4 @@
-//! Questions about the session: completions, help, whether a text is a whole cell.
+//! Queries about the session: completions, help, whether a text is a whole cell.
 
 use cellar_engine::{Error, Language, Session, looks::Completeness};
 use cellar_wire::bundle_value;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::message::{Content, Fault};
 
-/// What is said when the session cannot answer.
+/// Returns the error reply for a query that the session cannot answer.
 fn refused(error: &Error) -> Value {
     json!({"status": "error", "ename": error.code(), "evalue": error.to_string(), "traceback": []})
 }

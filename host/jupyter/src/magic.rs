@@ -1,4 +1,4 @@
-//! `%cellar`: what this kernel does beyond running cells. It is answered here; no guest sees it.
+//! `%cellar`: commands of this kernel beyond running cells. They are answered here; no guest sees them.
 
 use std::{
     fs::{self, DirBuilder},
@@ -11,13 +11,13 @@ use cellar_config::Folders;
 use cellar_core::files::replace;
 use cellar_engine::{Error, Language, Session, Snapshot};
 
-/// What every magic of this kernel begins with.
+/// First word of every magic of this kernel.
 const WORD: &str = "%cellar";
-/// Where snapshots lie in the folder of the sessions, by a name that no session can have.
+/// Folder of the snapshots, in the folder of the sessions, by a name that no session can have.
 const SNAPSHOTS: &str = ".snapshots";
-/// How their files end.
+/// Extension of a snapshot's file.
 const ENDING: &str = ".snapshot";
-/// Characters of a name.
+/// Characters of a name, at most.
 const NAME_CHARACTERS_MAX: usize = 100;
 
 const HELP: &str = "\
@@ -28,7 +28,7 @@ const HELP: &str = "\
 %cellar reset           begin afresh; files stay
 ";
 
-/// Why a magic does not do what it was asked to.
+/// Reason for which a magic fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MagicError {
     /// The line makes no sense.
@@ -46,7 +46,7 @@ pub(crate) enum MagicError {
 }
 
 impl MagicError {
-    /// What clients show as the name of the error.
+    /// Returns the name of the error as clients show it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             MagicError::Usage(_) => "UsageError",
@@ -55,16 +55,16 @@ impl MagicError {
     }
 }
 
-/// Whether a cell is for this kernel and not for its guest.
+/// Checks whether a cell is for this kernel and not for its guest.
 pub(crate) fn is_magic(code: &str) -> bool {
     let rest = code.trim_start().strip_prefix(WORD);
     rest.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
-/// Does what a cell asks for that [is for this kernel](is_magic), and says what was done.
+/// Carries out a cell that [is for this kernel](is_magic), and returns a report for the user.
 ///
 /// # Errors
-/// It makes no sense, or fails.
+/// The cell makes no sense, or its command fails.
 pub(crate) async fn run(
     code: &str,
     session: &Session,
@@ -142,7 +142,7 @@ fn folder(folders: &Folders) -> Result<PathBuf, MagicError> {
     Ok(store.join(SNAPSHOTS))
 }
 
-/// The file of a snapshot.
+/// Returns the path of a snapshot.
 fn file(folders: &Folders, name: &str) -> Result<PathBuf, MagicError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.len() > NAME_CHARACTERS_MAX || name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
@@ -154,14 +154,14 @@ fn file(folders: &Folders, name: &str) -> Result<PathBuf, MagicError> {
     Ok(folder(folders)?.join(format!("{name}{ENDING}")))
 }
 
-/// Writes a file for this user alone, so that it is whole or as it was.
+/// Writes a file atomically, for this user alone.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     replace(path, bytes)
 }
 
-/// The names of the snapshots, a line each.
+/// Returns the names of the snapshots, one a line.
 fn list(folder: &Path) -> io::Result<String> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

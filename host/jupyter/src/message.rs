@@ -18,17 +18,17 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::zmtp::Incoming;
 
-/// The version of the protocol that is spoken.
+/// Version of the protocol.
 pub(crate) const PROTOCOL_VERSION: &str = "5.4";
 
-/// What stands between whom a message is for and what it says.
+/// Delimiter between the routing identities of a message and its signature.
 const DELIMITER: &[u8] = b"<IDS|MSG>";
-/// Signatures of the latest messages, of which none is taken twice.
+/// Signatures of the latest messages that are remembered: a message with one of them is a replay and is refused.
 const SIGNATURES_KEPT_MAX: usize = 1 << 16;
-/// Characters of a fault that are told.
+/// Characters of a fault's message.
 const FAULT_CHARACTERS_MAX: usize = 300;
 
-/// What a message came by, and is answered by.
+/// Channel of a request and of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
     Shell,
@@ -53,21 +53,21 @@ pub(crate) struct Message {
     pub(crate) channel: Channel,
     /// The peer that sent it.
     pub(crate) peer: u64,
-    /// How the peer calls itself.
+    /// Identity of the peer's socket.
     pub(crate) identity: Bytes,
-    /// What stood before the delimiter; an answer begins with it.
+    /// Frames before the delimiter; a reply begins with them.
     envelope: Vec<Bytes>,
-    /// What kind of message it is.
+    /// Type of the message.
     pub(crate) kind: String,
-    /// Its header as it came: answers quote it.
+    /// Header as it was received: replies quote it.
     pub(crate) header: Value,
-    /// What it says.
+    /// Content of the message.
     pub(crate) content: Content,
-    /// The room that it takes while it waits; none while that is exchanged.
+    /// Permit for the message while it waits; none while it is exchanged.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a message is not taken.
+/// Reason for the refusal of a message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Fault(String);
@@ -83,12 +83,12 @@ impl Fault {
     }
 }
 
-/// What a message says: an object whose members are read one by one. What is not known is left alone, because clients of
-/// later versions say more.
+/// Content of a message: an object whose members are read one by one. Unknown members are ignored, because clients of
+/// later versions send more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content(pub(crate) Map<String, Value>);
 
-/// A value in a few words.
+/// Describes a value in a few words.
 fn found(value: Option<&Value>) -> String {
     match value {
         None => "nothing".to_owned(),
@@ -103,7 +103,7 @@ impl Content {
         Fault::new(format!("content.{name}: expected {expected}, found {}", found(self.0.get(name))))
     }
 
-    /// A text that must be there.
+    /// Returns a text member, which is required.
     pub(crate) fn text(&self, name: &str) -> Result<&str, Fault> {
         self.0.get(name).and_then(Value::as_str).ok_or_else(|| self.fault(name, "a string"))
     }
@@ -162,10 +162,10 @@ struct Seen {
 }
 
 impl Signer {
-    /// What signs with the key of a connection file.
+    /// Creates the signer for the key of a connection file.
     ///
     /// # Errors
-    /// Nobody here knows the scheme.
+    /// The scheme is not supported.
     pub(crate) fn new(scheme: &str, key: &str) -> Result<Signer, Fault> {
         let algorithm = match scheme {
             "hmac-sha256" => hmac::HMAC_SHA256,
@@ -181,12 +181,13 @@ impl Signer {
         Ok(Signer { key, seen: Mutex::default() })
     }
 
-    /// Whether messages are signed.
+    /// Returns true if messages are signed.
     pub(crate) fn is_signing(&self) -> bool {
         self.key.is_some()
     }
 
-    /// A message as frames, from the delimiter on. `parent` is the header of what it is about.
+    /// Returns a signed message as frames, from the delimiter on. `parent` is the header of the request that it is
+    /// about.
     pub(crate) fn frames(&self, header: &Value, parent: &Value, content: &Value) -> Vec<Bytes> {
         let parts = [header, parent, &json!({}), content].map(|part| Bytes::from(part.to_string()));
         let mut frames = vec![Bytes::from_static(DELIMITER), self.sign(&parts)];
@@ -226,7 +227,7 @@ fn unhexed(text: &[u8]) -> Option<Vec<u8>> {
     text.chunks(2).map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-/// Reads a part of a message.
+/// Parses a part of a message.
 ///
 /// # Errors
 /// It is no JSON, or has too many values.
@@ -239,10 +240,10 @@ pub(crate) fn part(bytes: &[u8], what: &str) -> Result<Value, Fault> {
 }
 
 impl Message {
-    /// Takes a message from its frames.
+    /// Reads a message from its frames and checks its signature.
     ///
     /// # Errors
-    /// It is not signed with the key, was seen before, or is no message.
+    /// It is not signed with the key, is a replay, or is no message.
     pub(crate) fn read(incoming: Incoming, channel: Channel, signer: &Signer) -> Result<Message, Fault> {
         let Incoming { peer, identity, mut frames, room } = incoming;
         let place = frames.iter().position(|frame| frame[..] == *DELIMITER);
@@ -264,10 +265,10 @@ impl Message {
         Ok(Message { channel, peer, identity, envelope: frames, kind, header, content, room: Some(room) })
     }
 
-    /// A message of a peer that has only one connection.
+    /// Creates a message of a peer that has only one connection.
     ///
     /// # Errors
-    /// Its header does not say what kind it is.
+    /// Its header has no message type.
     pub(crate) fn new(
         channel: Channel,
         peer: u64,
@@ -288,13 +289,13 @@ impl Message {
         })
     }
 
-    /// What goes before an answer to this message.
+    /// Returns the frames that a reply to this message begins with.
     pub(crate) fn envelope(&self) -> Vec<Bytes> {
         self.envelope.clone()
     }
 }
 
-/// What kind of message has this header.
+/// Returns the message type in a header.
 fn kind_of(header: &Map<String, Value>) -> Result<String, Fault> {
     let kind = header.get("msg_type").and_then(Value::as_str).map(str::to_owned);
     kind.ok_or_else(|| {
@@ -302,10 +303,10 @@ fn kind_of(header: &Map<String, Value>) -> Result<String, Fault> {
     })
 }
 
-/// Says things in the name of this kernel.
+/// Maker of the headers and topics of this kernel's messages.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    /// The kernel's own name, new for each.
+    /// Session id of the kernel, new for each.
     session: String,
     count: AtomicU64,
 }
@@ -316,7 +317,7 @@ impl Voice {
         Voice { session, count: AtomicU64::new(1) }
     }
 
-    /// The header of a new message.
+    /// Returns the header of a new message.
     pub(crate) fn header(&self, kind: &str) -> Value {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         json!({
@@ -329,7 +330,7 @@ impl Voice {
         })
     }
 
-    /// What subscribers to a kind of message look for at its beginning.
+    /// Returns the topic by which subscribers select a type of message.
     pub(crate) fn topic(&self, kind: &str) -> Bytes {
         format!("kernel.{}.{kind}", self.session).into()
     }

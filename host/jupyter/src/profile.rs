@@ -1,11 +1,11 @@
-//! What clients are told of the languages.
+//! Descriptions of the languages for clients.
 
 use cellar_engine::{GuestName, Language};
 use serde_json::{Value, json};
 
 use crate::message::PROTOCOL_VERSION;
 
-/// What clients show for a guest.
+/// Returns the name that clients show for the kernel of a guest.
 pub fn display_name(guest: GuestName) -> &'static str {
     match guest {
         GuestName::Python => "Python (Cellar)",

@@ -1,5 +1,5 @@
-//! What is on its way to one client: bounded in number and in bytes. A client that takes nothing holds up whoever has
-//! something for it, and is cut off in the end.
+//! Queue of messages to one client, bounded in number and in bytes. A client that does not read makes the senders wait,
+//! and is disconnected in the end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,18 +8,18 @@ use tokio::{
     time::timeout,
 };
 
-/// Messages that wait for one client, and KiB of them: a larger one waits alone.
+/// Messages that wait for one client, and KiB of them; a larger message waits alone.
 const OUTGOING_MAX: usize = 1_024;
 const OUTGOING_KIB_MAX: usize = 32 << 10;
-/// Time that a client may take nothing while something waits for it that has no room. It is cut off then.
+/// Time for which a sender waits for capacity while the client does not read. The client is disconnected then.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The room that so many bytes take, in KiB; something, even when there are none.
+/// Returns the capacity that a message of this many bytes takes, in KiB; at least 1, even for an empty one.
 pub(crate) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.saturating_add(1).div_ceil(1 << 10)).unwrap_or(u32::MAX)
 }
 
-/// The side of whoever has something for a client.
+/// Sending half.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     outgoing: mpsc::Sender<(T, OwnedSemaphorePermit)>,
@@ -27,7 +27,7 @@ pub(crate) struct Queue<T> {
     cut: watch::Sender<bool>,
 }
 
-/// The side of the client's connection.
+/// Receiving half, for the client's connection.
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     queue: mpsc::Receiver<(T, OwnedSemaphorePermit)>,
@@ -42,10 +42,11 @@ impl<T> Queue<T> {
         (Queue { outgoing, room, cut: sender }, Outgoing { queue, cut })
     }
 
-    /// Puts a message of so many bytes behind the others; whether the client is still there.
+    /// Queues a message of this many bytes. Returns false if the client has gone, or is disconnected because it does
+    /// not read.
     ///
     /// # Cancel safety
-    /// Cancel safe: then it is not put there.
+    /// Cancel safe: the message is not queued then.
     pub(crate) async fn send(&self, message: T, bytes: usize) -> bool {
         let most = u32::try_from(OUTGOING_KIB_MAX).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(kib(bytes).min(most));
@@ -62,12 +63,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that the client has gone, to whoever waits for room.
+    /// Closes the queue, because the client has gone; senders that wait for capacity are woken.
     pub(crate) fn close(&self) {
         self.room.close();
     }
 
-    /// Waits until all was written.
+    /// Waits until all messages were written.
     pub(crate) async fn written(&self) {
         let all = u32::try_from(OUTGOING_KIB_MAX).unwrap_or(u32::MAX);
         // All of the room is free then.
@@ -76,8 +77,8 @@ impl<T> Queue<T> {
 }
 
 impl<T> Outgoing<T> {
-    /// What is to be written next, with the room that it takes until then; none when nobody has anything for the client
-    /// any more.
+    /// Returns the next message to write, with its permit, which is held until the message was written; none when there
+    /// are no senders any more.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -85,12 +86,12 @@ impl<T> Outgoing<T> {
         self.queue.recv().await
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no message waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Comes when the client is cut off.
+    /// Returns a receiver that turns true when the client is to be disconnected.
     pub(crate) fn cut(&self) -> watch::Receiver<bool> {
         self.cut.clone()
     }

@@ -27,26 +27,26 @@ use crate::{
 
 /// Live kernels of each flavour: that of the notebook, those of its forks, and one that draws charts.
 const KERNELS_MAX: u32 = 16;
-/// How often it is looked whether the client that started the kernel is still there.
+/// Interval between checks whether the client that started the kernel still runs.
 const PARENT_INTERVAL: Duration = Duration::from_secs(1);
-/// The variable by which clients say which process they are.
+/// Environment variable that holds the process id of the client.
 const PARENT_VARIABLE: &str = "JPY_PARENT_PID";
 
-/// What a kernel is granted, and where its guests are.
+/// Configuration of a kernel: its folders, grants and language.
 #[derive(Clone, Debug)]
 pub struct KernelConfig {
-    /// Where Cellar keeps its own things.
+    /// Folders of Cellar's own files.
     pub folders: Folders,
-    /// What cells are granted.
+    /// Grants of the cells.
     pub overrides: Overrides,
-    /// What cells are written in.
+    /// Language of the cells.
     pub language: Language,
-    /// What hears that a guest is being made ready.
+    /// Called with the progress of a guest's preparation.
     pub progress: Progress,
 }
 
-/// Serves the clients of a connection file, until one of them, a signal, or the end of whoever started it says that it is
-/// enough.
+/// Serves the clients of a connection file, until one of them, a signal, or the end of the process that started it
+/// stops the kernel.
 ///
 /// # Errors
 /// The configuration or the connection file cannot be used, or a port is in use. That a session cannot be opened later is
@@ -122,7 +122,7 @@ async fn bind(
     Socket::bind(kind, address, tasks).await.map_err(|source| KernelError::Bind { address: place, source })
 }
 
-/// Gives back what it is sent: so clients know that the kernel lives.
+/// Echoes heartbeats, so that clients know that the kernel lives.
 async fn beat(socket: Socket, mut beats: mpsc::Receiver<Incoming>) {
     while let Some(Incoming { peer, frames, .. }) = beats.recv().await {
         socket.send(peer, frames).await;
@@ -142,12 +142,12 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// A message as frames, signed.
+    /// Returns a signed message as frames.
     fn frames(&self, kind: &str, parent: &Value, content: &Value) -> Vec<Bytes> {
         self.signer.frames(&self.voice.header(kind), parent, content)
     }
 
-    /// That which a channel's messages come by.
+    /// Returns the socket of a channel.
     fn socket(&self, channel: Channel) -> &Socket {
         match channel {
             Channel::Shell => &self.shell,
@@ -156,7 +156,7 @@ impl Sockets {
         }
     }
 
-    /// Tells each subscriber that it is heard from now on.
+    /// Confirms each new subscription to its subscriber.
     async fn welcome(self, mut subscriptions: mpsc::Receiver<Incoming>) {
         while let Some(Incoming { peer, frames, .. }) = subscriptions.recv().await {
             let Some(topic) = frames.into_iter().next() else { continue };
@@ -167,7 +167,7 @@ impl Sockets {
         }
     }
 
-    /// Passes on what is signed.
+    /// Passes on messages with a valid signature.
     async fn listen(self, channel: Channel, mut incoming: mpsc::Receiver<Incoming>, inbox: Inbox) {
         while let Some(incoming) = incoming.recv().await {
             match Message::read(incoming, channel, &self.signer) {
@@ -219,7 +219,7 @@ impl Outlet for Sockets {
     }
 }
 
-/// Waits until the kernel shall end.
+/// Waits until the kernel is to end.
 async fn until_stopped(kernel: &Kernel) -> Result<(), KernelError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(KernelError::Start)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(KernelError::Start)?;

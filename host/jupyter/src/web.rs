@@ -43,14 +43,14 @@ const CLIENTS_MAX: usize = 16;
 /// KiB of messages of all clients that wait for an answer.
 const WAITING_KIB: usize = (4 * MESSAGE_BYTES_MAX) >> 10;
 
-/// Where a kernel is.
+/// State of a kernel, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its session is being opened.
     Starting,
-    /// It answers a request.
+    /// The kernel answers a request.
     Busy,
-    /// It waits for one.
+    /// The kernel waits for a request.
     Idle,
 }
 
@@ -65,7 +65,8 @@ impl State {
     }
 }
 
-/// A kernel, with whoever is connected to it. Dropped, it ends: what it runs is cancelled, and its clients are let go.
+/// Kernel, with the clients that are connected to it. Dropping it ends it: its run is cancelled and its clients are
+/// disconnected.
 pub struct WebKernel {
     kernel: Arc<Kernel>,
     inbox: Inbox,
@@ -89,7 +90,7 @@ impl Drop for WebKernel {
 }
 
 impl WebKernel {
-    /// A kernel of this language, whose session is opened meanwhile. `folders` are where its magics keep things.
+    /// Starts a kernel of this language, whose session is opened meanwhile. `folders` are those of its magics' files.
     pub fn start(
         language: Language,
         folders: Folders,
@@ -107,7 +108,7 @@ impl WebKernel {
         WebKernel { kernel, inbox, clients, waiting: Arc::new(Semaphore::new(WAITING_KIB)), _tasks: tasks }
     }
 
-    /// Where it is.
+    /// Returns its state.
     pub fn state(&self) -> State {
         match (self.kernel.is_open(), self.kernel.is_busy()) {
             (false, _) => State::Starting,
@@ -116,22 +117,22 @@ impl WebKernel {
         }
     }
 
-    /// How many are connected to it.
+    /// Returns the number of connected clients.
     pub fn connections(&self) -> usize {
         lock(&self.clients.open).len()
     }
 
-    /// When a message was last heard or said.
+    /// Returns the time of the last message from or to a client.
     pub fn last_activity(&self) -> SystemTime {
         *lock(&self.clients.last_activity)
     }
 
-    /// Has whatever runs stop, and keeps all state.
+    /// Interrupts whatever runs; all state is kept.
     pub fn interrupt(&self) {
         self.kernel.interrupt();
     }
 
-    /// Begins afresh: what runs is stopped, names go, files stay.
+    /// Restarts the kernel: stops what runs, drops all names, keeps files.
     ///
     /// # Cancel safety
     /// Not cancel safe: clients may not be told.
@@ -139,7 +140,7 @@ impl WebKernel {
         self.kernel.restart().await;
     }
 
-    /// Comes when a client has shut the kernel down. It is to be dropped then.
+    /// Resolves when a client has shut the kernel down. The kernel is to be dropped then.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -150,7 +151,7 @@ impl WebKernel {
         }
     }
 
-    /// Connects a client; none when so many are connected that there is no room.
+    /// Connects a client; returns none when there are as many as there may be.
     pub fn connect(&self, form: Form) -> Option<Client> {
         let (queue, outgoing) = Queue::new();
         let mut open = lock(&self.clients.open);
@@ -170,16 +171,16 @@ impl WebKernel {
     }
 }
 
-/// A client that is connected.
+/// Connected client.
 #[derive(Debug)]
 pub struct Client {
-    /// What hears it. Dropped, it disconnects the client.
+    /// Receiver of the client's messages. Dropping it disconnects the client.
     pub hearing: Hearing,
-    /// What it is told.
+    /// Sender of messages to the client.
     pub speaking: Speaking,
 }
 
-/// Hears a client.
+/// Receiver of a client's messages.
 pub struct Hearing {
     form: Form,
     peer: u64,
@@ -203,8 +204,8 @@ impl Drop for Hearing {
 }
 
 impl Hearing {
-    /// Hands what a client has sent to the kernel, when there is room for it; whether there still is a kernel. What is no
-    /// message is let be.
+    /// Hands a frame of the client to the kernel, once there is capacity for it. Returns false if the kernel has ended.
+    /// An invalid message is ignored.
     ///
     /// # Cancel safety
     /// Cancel safe: then it is not handed over.
@@ -223,22 +224,22 @@ impl Hearing {
     }
 }
 
-/// What a client is told.
+/// Sender of messages to a client.
 #[derive(Debug)]
 pub struct Speaking {
     form: Form,
     outgoing: Outgoing<Arc<Said>>,
 }
 
-/// Room that a frame takes until it was sent.
+/// Permit of a frame, to be held until it was sent.
 #[derive(Debug)]
 pub struct Room {
     _permit: OwnedSemaphorePermit,
 }
 
 impl Speaking {
-    /// What is to be sent next, with the room that it takes until then; none when the kernel has ended, or when the client
-    /// has taken nothing for too long.
+    /// Returns the next frame to send, with its permit; none when the kernel has ended, or when the client has not read
+    /// for too long.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -247,7 +248,7 @@ impl Speaking {
         Some((frame::write(self.form, &said), Room { _permit: room }))
     }
 
-    /// Comes when the client has taken nothing for too long.
+    /// Resolves when the client has not read for too long.
     pub fn stalled(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut cut = self.outgoing.cut();
         async move {
@@ -260,7 +261,7 @@ impl Speaking {
     }
 }
 
-/// Who is connected.
+/// Clients that are connected.
 struct Clients {
     voice: Voice,
     open: Mutex<BTreeMap<u64, Arc<Queue<Arc<Said>>>>>,
@@ -288,7 +289,7 @@ impl Clients {
     }
 }
 
-/// What a kernel says goes to those who are connected.
+/// Outlet that sends the messages of a kernel to the connected clients.
 struct Outside(Arc<Clients>);
 
 impl Outlet for Outside {
@@ -320,7 +321,7 @@ impl Outlet for Outside {
     }
 }
 
-/// Begins afresh whenever a client asks for it.
+/// Restarts the kernel whenever a client asks for it.
 async fn restart_when_told(kernel: Arc<Kernel>) {
     let mut stop = kernel.stop.subscribe();
     while stop.wait_for(|stop| *stop == Some(Stop::Restart)).await.is_ok() {

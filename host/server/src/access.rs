@@ -1,4 +1,4 @@
-//! Authentication: who asks by the token of a request, and what that allows.
+//! Authentication: the tenant of a request's token, and the permissions of that token.
 
 mod oauth;
 mod tokens;
@@ -18,13 +18,13 @@ pub(crate) use oauth::{Identity, Issuer, METADATA, bearer};
 pub use tokens::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub(crate) use tokens::{Tokens, characters, digest, is_same, now};
 
-/// The tokens that a server takes, and the tenants that they may name.
+/// Tokens that a server accepts, and the tenants that they may name.
 pub(crate) struct Access {
     tokens: RwLock<Tokens>,
     file: Option<TokenFile>,
-    /// Tokens that are taken besides those of the file, for as long as the server runs.
+    /// Tokens that are accepted besides those of the file, for as long as the server runs.
     own: Vec<Token>,
-    /// The authorization server whose tokens are taken as well.
+    /// Authorization server whose tokens are accepted as well.
     issuer: Option<Issuer>,
     tenants: BTreeSet<String>,
 }
@@ -45,7 +45,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Takes the tokens that the file has now. Blocks.
+    /// Reads the file of tokens again, and accepts those that it has now. Blocks.
     ///
     /// # Errors
     /// The file cannot be read; then the tokens stay as they are.
@@ -55,20 +55,20 @@ impl Access {
         Ok(())
     }
 
-    /// Takes these tokens from now on, and none else.
+    /// Accepts these tokens from now on, and no others.
     pub(crate) fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Tokens::new(tokens);
     }
 
-    /// The tokens that are taken.
+    /// Returns the accepted tokens.
     pub(crate) fn tokens(&self) -> RwLockReadGuard<'_, Tokens> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name of the tenant whose token this is the text of, if the token allows `scope`.
+    /// Returns the name of the tenant of a token, if the token allows `scope`.
     ///
     /// # Errors
-    /// 401 without a token that is known and of use, 403 where it does not allow that.
+    /// 401 without a known and valid token, 403 where it does not allow `scope`.
     pub(crate) fn tenant(&self, text: Option<&str>, scope: Scope) -> Result<String, Problem> {
         let unknown = || {
             let detail = "a token is needed, and none was given that is known and has not expired";
@@ -94,24 +94,24 @@ impl Access {
         Ok(name)
     }
 
-    /// Identity by a token of the authorization server.
+    /// Returns the identity in a token of the authorization server.
     pub(crate) fn identity(&self, text: &str) -> Option<Identity> {
         self.issuer.as_ref()?.identity(text)
     }
 
-    /// Fetches the keys of the authorization server, if a request needs one that is not known.
+    /// Fetches the keys of the authorization server, if the token of a request names an unknown one.
     pub(crate) async fn learn_keys(&self, headers: &HeaderMap) {
         if let (Some(issuer), Some(token)) = (&self.issuer, bearer(headers)) {
             issuer.learn(token).await;
         }
     }
 
-    /// Metadata of the protected resource: whose tokens are taken. Open to everybody, for whoever asks has none yet.
+    /// Returns the metadata of the protected resource. It is public, because clients need it before they have a token.
     pub(crate) fn metadata(&self) -> Result<Value, Problem> {
         self.issuer.as_ref().map(Issuer::metadata).ok_or_else(|| Problem::unknown("resource"))
     }
 
-    /// Tells a client that was refused where to get a token that is not.
+    /// Adds the header that tells a refused client where to get a token.
     pub(crate) fn challenge(&self, response: &mut Response) {
         if let Some(issuer) = &self.issuer {
             issuer.challenge(response);

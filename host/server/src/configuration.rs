@@ -1,4 +1,4 @@
-//! Configuration of a server: from a `cellar.toml` to what it serves, and how its process is confined.
+//! Configuration of a server: from a `cellar.toml` to its tenants and limits, and the confinement of its process.
 
 mod isolation;
 
@@ -40,7 +40,7 @@ const CONNECTIONS_MAX: u64 = 1_024;
 const DRAIN_SECONDS: u64 = 30;
 const IDLE_AFTER_SECONDS: u64 = 300;
 const WORKERS_MAX: u64 = 64;
-/// Name of the folder of what is counted in front of the processes of tenants, which no session can have.
+/// Name of the folder of usage that is counted in front of the processes of tenants, which no session can have.
 const COUNTS: &str = ".counts";
 const WORKER_IDLE_SECONDS: u64 = 300;
 
@@ -54,11 +54,11 @@ pub struct ServerConfig {
     pub host: HostConfig,
     /// Tenants that it serves.
     pub tenants: Vec<TenantConfig>,
-    /// The tokens that it takes, but where somebody else says which those are.
+    /// Tokens that it accepts; absent where another process provides them.
     pub tokens: Option<TokenFile>,
-    /// The authorization server whose tokens it takes as well.
+    /// Authorization server whose tokens it accepts as well.
     pub oauth: Option<OauthTable>,
-    /// Tokens that it takes besides, for as long as it runs.
+    /// Further tokens that it accepts, for as long as it runs.
     pub own_tokens: Vec<Token>,
     /// Bytes of a request's body that is not a file.
     pub body_bytes_max: usize,
@@ -76,14 +76,14 @@ pub struct ServerConfig {
     pub progress: Progress,
 }
 
-/// Why a server cannot be started.
+/// Reason for which a server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// Grants of tenants that cannot be.
+    /// Grants of tenants that cannot be used.
     #[error("{}", list(.0))]
     Tenants(Vec<(String, SetupError)>),
     /// The engine, or a store, fails.
@@ -122,7 +122,7 @@ fn list(faults: &[(String, SetupError)]) -> String {
 pub struct WorkerConfig {
     /// The program and its arguments, but for the name of the tenant, which comes last.
     pub argv: Vec<String>,
-    /// Folder in which is kept what is counted of tenants, where no worker reaches it.
+    /// Folder of the usage that is counted for tenants, which no worker can reach.
     pub counts: PathBuf,
     /// Workers that may run.
     pub count_max: usize,
@@ -133,7 +133,7 @@ pub struct WorkerConfig {
 }
 
 impl ServerConfig {
-    /// Finds out whether tenants can be granted what they are.
+    /// Checks the grants of all tenants.
     ///
     /// # Errors
     /// `Tenants`, with all that is wrong.
@@ -161,8 +161,8 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// What the file that `overrides` names says, with the text of a token that is made for this run if there are no
-    /// tenants.
+    /// Reads the file that `overrides` names. Also returns the text of a token that is made for this run, if there are
+    /// no tenants.
     ///
     /// # Errors
     /// The file is not valid, or no folder is known.

@@ -42,30 +42,30 @@ use watch::Watchers;
 
 /// Beginning of its paths.
 const PREFIX: &str = "/e2b/";
-/// The port at which clients believe the interpreter of a sandbox to listen.
+/// Port at which clients believe the interpreter of a sandbox to listen.
 const CODE_PORT: &str = "49999";
-/// The port at which they believe that which looks after its files to listen.
+/// Port at which clients believe the agent for its files to listen.
 const ENVD_PORT: &str = "49983";
 /// First names of paths that are a sandbox's; all others are the service's.
 const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
 /// Bytes of an id, or of a token, that is looked at.
 const ID_BYTES_MAX: usize = 200;
-/// Time, and bytes, for which a client is heard that will be refused.
+/// Time, and bytes, for which the body of a refused request is still read.
 const HEARD_FOR: Duration = Duration::from_secs(1);
 const HEARD_BYTES_MAX: usize = 64 << 10;
 
-/// A request that is for this interface.
+/// Request to this interface.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The names of its path.
+    /// Segments of its path.
     path: Vec<String>,
-    /// The sandbox that it is for.
+    /// Sandbox that it is for.
     sandbox: Option<String>,
 }
 
 impl Asked {
-    /// What a request asks of this door, if it is for it: by its path, or by the host that it names, which is
-    /// `PORT-SANDBOX.` and a domain where a proxy passes those on.
+    /// Parses a request, if it is for this interface: by its path, or by its host, which is `PORT-SANDBOX.` and a
+    /// domain where a proxy passes such hosts on.
     pub(crate) fn of(parts: &Parts) -> Option<Asked> {
         let path = parts.uri.path();
         let of_host = parts.headers.get(header::HOST).and_then(|host| sandbox_of_host(host.to_str().ok()?));
@@ -79,7 +79,7 @@ impl Asked {
         Some(Asked { path, sandbox: named.or(of_host).filter(|id| id.len() <= ID_BYTES_MAX) })
     }
 
-    /// The sandbox that it is for.
+    /// Returns the sandbox that it is for.
     pub(crate) fn sandbox(&self) -> Option<&str> {
         self.sandbox.as_deref()
     }
@@ -140,7 +140,7 @@ fn told(status: StatusCode, value: &serde_json::Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// A tenant, with what is kept of its sandboxes.
+/// Tenant, with its sandboxes and watchers.
 struct Account {
     tenant: Arc<Tenant>,
     sandboxes: Arc<Sandboxes>,
@@ -154,7 +154,7 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Takes up a tenant, with the sandboxes that are kept of it.
+    /// Adds a tenant, with its stored sandboxes.
     pub(crate) fn add(&mut self, tenant: &Arc<Tenant>, sandboxes: Arc<Sandboxes>) {
         let account = Account { tenant: tenant.clone(), sandboxes, watchers: Watchers::default() };
         self.by_tenant.insert(tenant.name.clone(), Arc::new(account));
@@ -246,7 +246,7 @@ impl Interface {
         response
     }
 
-    /// Lets through whoever shows a token of this server, as an API key or as everywhere else.
+    /// Authenticates a client by a token of this server, given as an API key or as a bearer token.
     fn passed(&self, state: &State, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
@@ -261,9 +261,9 @@ impl Interface {
         Ok(Passed { account: account.clone(), token })
     }
 
-    /// Lets through whoever shows that a token of this server has sent it to the sandbox: by what that was told when it made or
-    /// joined the sandbox, by the signature of an address, or by the token itself. Without the sandbox, when that is not there;
-    /// what is another's is not there either.
+    /// Authenticates a client of a sandbox: by the access token that it received when it made or joined the sandbox, by
+    /// the signature of an address, or by a token of this server. Returns no sandbox when it does not exist, or is
+    /// another tenant's.
     fn of_sandbox(
         &self,
         state: &State,
@@ -303,7 +303,8 @@ impl Interface {
         Ok((passed, sandbox))
     }
 
-    /// Lets through whoever has an address that was signed with the token of a sandbox.
+    /// Authenticates a client by an address that was signed with the access token of a sandbox; none if the address has
+    /// no signature.
     fn signed(
         &self,
         state: &State,
@@ -348,18 +349,18 @@ impl Interface {
     }
 }
 
-/// Does what is to be done whole or not at all, whether or not its client waits for it.
+/// Runs work in a task of its own, so that it is done to its end even if the client goes away.
 async fn to_its_end(work: impl Future<Output = Answer> + Send + 'static) -> Answer {
     tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error, "task")))
 }
 
-/// Lets a client say what it has to say before it is refused: one that is still sending when its connection ends takes that
-/// for a fault of the connection. One that goes on and on is refused meanwhile.
+/// Reads the body of a request that is about to be refused, because a client that is still sending takes the end of its
+/// connection for a fault. The body is read for `HEARD_FOR` and up to `HEARD_BYTES_MAX` bytes.
 async fn hear_out(body: Body) {
     let _ = tokio::time::timeout(HEARD_FOR, Limited::new(body, HEARD_BYTES_MAX).collect()).await;
 }
 
-/// Finds what a sandbox is asked for.
+/// Routes a request to a sandbox.
 async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&str]) -> Answer {
     let sandbox = match sandbox {
         Some(sandbox) => lives::running(&call.account, sandbox).await?,

@@ -43,7 +43,7 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Takes up a tenant.
+    /// Adds a tenant.
     pub(crate) fn add(&mut self, tenant: &Arc<Tenant>) {
         self.by_tenant.insert(tenant.name.clone(), Arc::new(Kernels::new(tenant.clone())));
     }

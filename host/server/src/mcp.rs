@@ -55,7 +55,7 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Takes up a tenant, with the models that clients offer to its cells.
+    /// Adds a tenant, with the models that clients offer to its cells.
     pub(crate) fn add(&mut self, tenant: &Arc<Tenant>, offers: Offers) {
         self.by_tenant.insert(tenant.name.clone(), Endpoint::new(Mcp::new(tenant.clone(), offers)));
     }
@@ -104,7 +104,7 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
     Ok(())
 }
 
-/// A tool's answer, or what the model is told in its place.
+/// Result of a tool, or the refusal that the model receives in its place.
 type Told = Result<CallToolResult, Problem>;
 
 impl Mcp {

@@ -177,7 +177,7 @@ fn scope(names: &[&str], method: &Method) -> Scope {
     }
 }
 
-/// Says how many requests a tenant may still make, as `draft-ietf-httpapi-ratelimit-headers` has it.
+/// Adds the headers that report the tenant's remaining requests, as in `draft-ietf-httpapi-ratelimit-headers`.
 fn set_rate(response: &mut Response, (most, left, seconds): (u64, u64, u64)) {
     let headers = response.headers_mut();
     for (name, text) in [

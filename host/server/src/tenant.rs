@@ -90,7 +90,8 @@ pub(crate) struct Ground {
 pub(crate) struct Extensions {
     /// Models that clients offer to cells.
     sampler: Arc<dyn Sampler>,
-    /// Tells whether an interface needs a session to stay open. Such a session is not put away to make room for another.
+    /// Returns true if an interface needs a session to stay open. Such a session is not put away to make room for
+    /// another.
     is_held: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -100,7 +101,7 @@ impl Extensions {
         Extensions { sampler: Arc::new(sampler), is_held: Box::new(|_| false) }
     }
 
-    /// Has sessions stay open for which `is_held` is true.
+    /// Keeps sessions open for which `is_held` is true.
     pub(crate) fn with_held(self, is_held: impl Fn(&str) -> bool + Send + Sync + 'static) -> Extensions {
         Extensions { is_held: Box::new(is_held), ..self }
     }
@@ -139,7 +140,7 @@ pub(crate) struct Tenant {
     pub(crate) limits: Limits,
     pub(crate) quotas: Quotas,
     admission: Admission,
-    /// Sessions are woken one after the other: nobody finds one that is only half open.
+    /// Lock that wakes sessions one after the other, so that no caller finds one that is half open.
     waking: tokio::sync::Mutex<()>,
     /// Times at which its sessions were used last, and end.
     times: Times,
@@ -226,7 +227,7 @@ impl Tenant {
         self.admission.sockets.clone().try_acquire_owned().ok()
     }
 
-    /// Takes one from what the tenant may ask in a second.
+    /// Takes one request from the tenant's rate limit.
     pub(crate) fn admit(&self) -> Result<(), Problem> {
         let Some(rate) = &self.admission.rate else { return Ok(()) };
         lock(rate).take().map_err(|wait| {
@@ -234,12 +235,13 @@ impl Tenant {
         })
     }
 
-    /// Requests that it may make in a second, those that are left, and the seconds until there are all again.
+    /// Returns the requests that it may make in a second, those that are left, and the seconds until the limit is full
+    /// again; none if requests are not limited.
     pub(crate) fn rate(&self) -> Option<(u64, u64, u64)> {
         self.admission.rate.as_ref().map(|rate| lock(rate).state())
     }
 
-    /// The session of this name, woken if it is not open.
+    /// Returns the session of this name, and wakes it if it is not open.
     pub(crate) async fn session(&self, name: &str) -> Result<SessionEntry, Problem> {
         if self.times.is_over(name, now()) {
             return Err(Problem::unknown("session"));
@@ -275,7 +277,7 @@ impl Tenant {
         }
     }
 
-    /// Puts a session away that nobody uses, but this one, if as many are open as may be.
+    /// Puts away the unused session that was used longest ago, other than `but`, if as many are open as may be.
     pub(crate) async fn make_room(&self, but: &str) -> Result<(), HubError> {
         if self.hub.sessions().len() < self.limits.sessions {
             return Ok(());
@@ -290,7 +292,7 @@ impl Tenant {
         }
     }
 
-    /// Opens a session, for which room is made.
+    /// Opens a session, after making room for it.
     async fn open_with_room(&self, open: OpenRequest, opening: &Opening) -> Result<(), HubError> {
         self.make_room("").await?;
         let answerer = self.calls.answerer().filter(|_| opening.has_tools());
@@ -467,14 +469,14 @@ impl Tenant {
         self.store.join(SERVED).join(session)
     }
 
-    /// Reads the record of a session. The record of one that another program made is empty.
+    /// Reads the record of a session. It is empty for a session that another program made.
     fn served(&self, session: &str) -> Served {
         let is_plain = !session.contains(['/', '\0']) && !session.starts_with('.');
         let read = || serde_json::from_slice(&fs::read(self.served_file(session)).ok()?).ok();
         is_plain.then(read).flatten().unwrap_or_default()
     }
 
-    /// Opening of a session, as its record has it.
+    /// Returns the overrides in a session's record.
     pub(crate) fn opening(&self, session: &str) -> Opening {
         self.served(session).opening
     }
@@ -542,18 +544,18 @@ const SOCKETS_MAX: usize = 512;
 /// Runs that are kept when they have ended.
 const RUNS_KEPT: usize = 512;
 
-/// A name that nobody can guess: 22 random characters of 62.
+/// Returns a name that cannot be guessed: `kind` and 22 random characters of 62.
 pub(crate) fn minted(kind: &str) -> String {
     format!("{kind}-{}", characters(22))
 }
 
-/// Does what waits for the disk.
+/// Runs blocking work on a thread of its own.
 pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Problem::internal(&error, "task"))
 }
 
 impl TenantConfig {
-    /// Checks what it grants.
+    /// Checks its grants.
     ///
     /// # Errors
     /// As [`Granted::new`].

@@ -5,9 +5,9 @@
 //!             tokens, bridges ◄── calls of cells, notes ────────────────► no sockets, no programs, no other tenant's files
 //! ```
 //!
-//! This process finds out whose a request is, and passes it on unread; the worker looks at the token again, of which it knows
-//! those of its tenant alone. So every interface works in the worker as it does without one. Workers start when somebody asks, and go
-//! when nobody has asked for a while and nothing runs: their sessions sleep in the store. Read [`Worker::send`] first.
+//! This process determines the tenant of a request, and forwards the request unread. The worker checks the token again,
+//! and knows only those of its tenant. So every interface works in the worker as it does without one. Workers start on
+//! demand, and exit when they are idle for a while: their sessions sleep in the store. Read [`Worker::send`] first.
 
 mod inside;
 mod look;
@@ -49,13 +49,13 @@ use crate::{
 
 pub use inside::serve_worker;
 
-/// Interval of looks for idle workers.
+/// Interval of checks for idle workers.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time that a worker may take to say whether it may go.
+/// Timeout of a worker's answer to `Leave`.
 const WORD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that one may take to go, its sessions being stored meanwhile.
+/// Timeout of a worker's exit, during which its sessions are stored.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Time that one that was lost may take to end.
+/// Timeout of the exit of a worker that was lost.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a request waits for a permit for another worker.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,11 +81,11 @@ pub(crate) enum Say {
     Tokens(Vec<Token>),
     /// Sets whether it takes no new work.
     Draining(bool),
-    /// It is to say when it has heard all that was said before.
+    /// Request to confirm all earlier messages.
     Heed,
-    /// It may go, if nothing keeps it.
+    /// Request to exit, if the worker is idle.
     Leave,
-    /// It is to take no new work, let what runs end, and go.
+    /// Request to take no new work, let its runs end, and exit.
     Stop,
 }
 
@@ -95,9 +95,9 @@ pub(crate) enum Say {
 pub(crate) enum Heard {
     /// It answers requests.
     Ready,
-    /// It has heard all that was said before it was asked.
+    /// Confirmation of all earlier messages.
     Heeded,
-    /// Answer to `Leave`: whether it goes.
+    /// Answer to `Leave`: true if the worker exits.
     Leaving(bool),
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Workers {
     by_tenant: BTreeMap<String, Arc<Worker>>,
     room: Arc<Semaphore>,
     idle_after: Duration,
-    /// The server ends: none is started any more.
+    /// True when the server ends: no worker is started any more.
     is_stopping: AtomicBool,
     state: Arc<State>,
 }
@@ -121,19 +121,20 @@ pub(crate) struct Worker {
     artifacts: Option<ArtifactsAfar>,
     /// Quota of models for its cells.
     models: Quotas,
-    /// Tokens by which this process asks.
+    /// Tokens of this process for requests to the worker.
     own: OwnTokens,
     slot: tokio::sync::Mutex<Option<Arc<Running>>>,
-    /// End of the first of its sessions, of which none ends while it does not run; absent when that is to be looked for.
+    /// End of the first of its sessions, in seconds since the Unix epoch. No session ends while the worker does not
+    /// run. The outer `None` means that the store must be read.
     first_end: Mutex<Option<Option<u64>>>,
 }
 
 /// Tokens that a worker takes from this process.
 struct OwnTokens {
-    /// For whoever has shown that he may run, or read, what he wants.
+    /// Tokens for clients that this process has authenticated, with the scopes `run` and `read`.
     run: (String, Token),
     read: (String, Token),
-    /// For what this process wants to know itself.
+    /// Token for requests of this process itself.
     look: (String, Token),
 }
 
@@ -145,13 +146,13 @@ struct Running {
     under_way: AtomicUsize,
     used: Mutex<Instant>,
     gone: watch::Receiver<bool>,
-    /// Waiter for the answer whether it goes.
+    /// Sender of the worker's answer to `Leave`.
     leaving: Mutex<Option<oneshot::Sender<bool>>>,
     /// Count of its confirmations.
     heeded: watch::Sender<u64>,
 }
 
-/// A request that a worker has; it does not go meanwhile.
+/// Request that a worker is serving. The worker does not exit while this lives.
 pub(crate) struct UnderWay(Arc<Running>);
 
 impl Drop for UnderWay {
@@ -167,7 +168,7 @@ impl UnderWay {
     }
 }
 
-/// Refusal of what a worker had when it ended.
+/// Returns the refusal of requests that a worker was serving when it ended.
 pub(crate) fn lost() -> Problem {
     let detail =
         "the process of this tenant has ended: what ran in it is lost, and its sessions are as they were stored last";
@@ -179,7 +180,8 @@ impl Running {
         *self.gone.borrow()
     }
 
-    /// True if it has closed its control, which it does not do as long as it serves: it has ended, or is about to.
+    /// Returns true if it has closed its control connection: it has ended, or is about to. A worker that serves keeps
+    /// that open.
     fn is_ending(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.control, &mut [0_u8; 1][..], flags), Ok((_, 0)) | Err(Errno::CONNRESET))
@@ -193,7 +195,7 @@ impl Running {
         }
     }
 
-    /// A connection to it that carries nothing.
+    /// Returns a connection that carries no request.
     async fn connection(&self) -> Result<SendRequest<Body>, Problem> {
         loop {
             let Some(mut kept) = lock(&self.idle).pop() else { break };
@@ -237,14 +239,14 @@ impl Workers {
         self.by_tenant.values()
     }
 
-    /// The tenant that has the sandbox of this id.
+    /// Returns the worker of the tenant that has the sandbox of this id.
     pub(crate) fn of_sandbox(&self, id: &str) -> Option<&Arc<Worker>> {
         let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         self.all().find(|worker| is_plain && e2b::folder_in(&worker.store).join(id).is_file())
     }
 
-    /// Says to all that run which tokens there are, and whether new work is taken. It holds for all requests that come afterwards,
-    /// but to a worker that is too busy to hear it.
+    /// Sends all running workers their tokens, and whether new work is refused, and waits for their confirmations. All
+    /// later requests see the change, except those to a worker that does not confirm within `HEED_TIMEOUT`.
     pub(crate) async fn tell(&self, is_draining: bool) {
         for worker in self.all() {
             let Some(running) = worker.slot.lock().await.clone() else { continue };
@@ -265,7 +267,7 @@ impl Workers {
         }
     }
 
-    /// Lets all end, each of which waits for its own runs and stores its sessions. None is started any more.
+    /// Stops all workers: each lets its runs end and stores its sessions. None is started any more.
     pub(crate) async fn drained(&self) {
         let within = self.state.lifecycle.drain.saturating_add(SAVE_TIMEOUT);
         self.save().await;
@@ -288,7 +290,7 @@ impl Workers {
         }
     }
 
-    /// Notes what models have said.
+    /// Saves the usage of models.
     async fn save(&self) {
         let models: Vec<Quotas> = self.all().map(|worker| worker.models.clone()).collect();
         let saved = tokio::task::spawn_blocking(move || models.iter().for_each(Quotas::save));
@@ -296,7 +298,7 @@ impl Workers {
         let _ = saved.await;
     }
 
-    /// Lets the one go that has been idle for longest, if there is one.
+    /// Stops the worker that has been idle for longest, if there is one.
     async fn make_room(&self) {
         let mut idle: Vec<(Instant, &Arc<Worker>)> = Vec::new();
         for worker in self.all() {
@@ -316,7 +318,7 @@ impl Workers {
 }
 
 impl Worker {
-    /// The worker, which is started if it does not run.
+    /// Returns the worker with a request under way, and starts it if it does not run.
     async fn running(&self, workers: &Workers) -> Result<UnderWay, Problem> {
         let mut slot = self.slot.lock().await;
         if let Some(running) = slot.as_ref().filter(|running| running.is_ending()) {
@@ -345,7 +347,8 @@ impl Worker {
         Ok(UnderWay(running))
     }
 
-    /// Has it go, if it was idle for so long and nothing keeps it; whether it is gone. Requests wait meanwhile.
+    /// Stops the worker, if it was idle for `idle_after` and agrees; returns true if it has exited. Requests wait
+    /// meanwhile.
     async fn leave(&self, idle_after: Duration) -> bool {
         let mut slot = self.slot.lock().await;
         let Some(running) = slot.clone() else { return false };
@@ -371,7 +374,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Starts the worker when a session is to be removed whose time is over, and nobody has it removed.
+    /// Starts the worker if it does not run and one of its sessions is due to end, so that it removes the session.
     async fn end_sessions(self: &Arc<Worker>, workers: &Arc<Workers>) {
         if !matches!(self.slot.try_lock(), Ok(slot) if slot.is_none()) {
             return;
@@ -400,7 +403,7 @@ impl Worker {
 }
 
 impl Workers {
-    /// Has workers go that nobody needs, and come where sessions are to be removed. Does not return.
+    /// Stops idle workers, and starts those that have sessions to remove. Does not return.
     pub(crate) async fn keep(self: &Arc<Workers>) {
         let workers = self;
         let mut tick = tokio::time::interval(LOOK);
@@ -429,7 +432,7 @@ impl Workers {
 }
 
 impl Worker {
-    /// The tokens that it takes.
+    /// Returns the tokens that it accepts.
     fn tokens(&self, state: &State) -> Vec<Token> {
         let OwnTokens { run, read, look } = &self.own;
         let own = [run, read, look].map(|(_, token)| token.clone());

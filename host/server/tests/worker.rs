@@ -1,4 +1,5 @@
-//! What the worker of a tenant may do, tried from inside: this program starts itself, becomes the worker of a tenant, and tries.
+//! Confinement of a tenant's worker, tested from inside: this program starts itself, becomes the worker of a tenant,
+//! and tries what it must not do.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 

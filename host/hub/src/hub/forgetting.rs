@@ -1,5 +1,5 @@
-//! What a hub forgets of its runs: when it keeps as many as it may, when their session goes, and when all hubs of the process
-//! keep too much.
+//! Eviction of runs: when a hub keeps as many as it may, when their session goes, and when all hubs of the process
+//! together keep too much.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Holder for Inner {
         &self.account
     }
 
-    /// Runs that have ended go first, then the oldest events of those under way that have most.
+    /// Evicts the runs that have ended first, then the oldest events of the largest runs under way.
     fn forget(&self, bytes: usize) {
         let wanted = self.account.size_bytes().saturating_sub(bytes);
         // Each may hold the last handle of a session, which ends with it.
@@ -43,7 +43,7 @@ impl Holder for Inner {
 }
 
 impl Hub {
-    /// Keeps a run that has ended, in the place of older ones.
+    /// Keeps a run that has ended, and evicts older ones beyond the limits.
     pub(super) fn forget_old(&self, run: &RunHandle) {
         let config = &self.0.config;
         // Each may hold the last handle of a session, which ends with it.
@@ -63,7 +63,7 @@ impl Hub {
         drop(runs);
     }
 
-    /// Forgets the runs of a session that have ended: each holds it.
+    /// Forgets the ended runs of a session, because each holds the session.
     pub(super) fn forget_ended(&self, session: &str) {
         let mut runs = lock(&self.0.runs);
         let is_of_session = |run: &RunHandle| run.is_ended() && run.session_name() == session;
@@ -74,14 +74,14 @@ impl Hub {
 }
 
 impl Runs {
-    /// Forgets the run that ended before all others.
+    /// Forgets the oldest of the ended runs.
     fn forget_oldest(&mut self) -> Option<RunHandle> {
         let (id, bytes) = self.ended.pop_front()?;
         self.ended_bytes = self.ended_bytes.saturating_sub(bytes);
         self.by_id.remove(&id)
     }
 
-    /// Keeps those ids among the runs that have ended.
+    /// Keeps only these ids in the list of ended runs.
     pub(super) fn retain_ended(&mut self, mut is_kept: impl FnMut(&str) -> bool) {
         let Runs { ended, ended_bytes, .. } = self;
         ended.retain(|(id, bytes)| {

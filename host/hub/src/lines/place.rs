@@ -1,4 +1,4 @@
-//! Where the lines of a caller are served: what its hub is, and what it may ask for.
+//! Service of one caller's lines: its hub, and the requests that it may make.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,17 +9,17 @@ use futures::future::BoxFuture;
 
 use crate::{Hub, HubError, OpenRequest, SessionEntry};
 
-/// Why a line is refused.
+/// Reason for the refusal of a line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
     /// The hub refused.
     #[error("{}", .0)]
     Hub(Arc<HubError>),
-    /// It is no request.
+    /// The line is not a valid request.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The place refused, in its own words.
+    /// The place refused; this is its own message.
     #[error("{}", .0.message)]
     Refused(Refusal),
 }
@@ -57,30 +57,31 @@ impl LineError {
     }
 }
 
-/// Where the lines of one caller are served.
+/// Service that the lines of one caller are sent to.
 pub trait Place: Send + Sync + 'static {
     /// The hub of its sessions.
     fn hub(&self) -> &Hub;
 
-    /// The session of requests that name none: what the caller calls it and, if it is there already, what the hub does.
+    /// Returns the session of requests that name none: the caller's name for it and, if it exists already, the hub's
+    /// name.
     fn default_session(&self) -> (String, Option<String>) {
         (DEFAULT_SESSION.to_owned(), None)
     }
 
-    /// What the hub is to call a session that the caller calls so.
+    /// Returns the hub's name for a session that the caller calls `own`.
     fn session_name(&self, own: &str) -> String {
         own.to_owned()
     }
 
-    /// What the hub is to call a run that the caller calls so.
+    /// Returns the hub's id for a run that the caller calls `own`.
     fn run_id(&self, own: &str) -> String {
         own.to_owned()
     }
 
-    /// Whether work may be begun.
+    /// Checks whether new work may begin.
     ///
     /// # Errors
-    /// Why not.
+    /// Reason for the refusal.
     fn admit(&self) -> Result<(), LineError> {
         Ok(())
     }
@@ -110,21 +111,21 @@ pub trait Place: Send + Sync + 'static {
         Box::pin(async move { Ok(self.hub().close(name)?) })
     }
 
-    /// Answers a call that the caller was told of by other ways than lines; whether it was waiting.
+    /// Answers a call that the caller learned of by other means than lines; returns true if it was waiting.
     fn reply(&self, _call: &str, _result: &Result<String, String>) -> bool {
         false
     }
 
-    /// What a session is opened with that the caller asks for.
+    /// Turns a caller's request for a session into that of the hub.
     fn open(&self, open: Open<Config>) -> BoxFuture<'_, Result<OpenRequest, LineError>>;
 
-    /// The snapshot that a caller names so.
+    /// Returns the snapshot that a caller names by this path.
     fn read_snapshot(&self, file: PathBuf) -> BoxFuture<'_, Result<Snapshot, LineError>>;
 
     /// Keeps a snapshot by the name that a caller gives it.
     fn write_snapshot(&self, snapshot: Snapshot, file: PathBuf) -> BoxFuture<'_, Result<(), LineError>>;
 
-    /// An error as the caller is told of it.
+    /// Returns an error in the form that the caller receives.
     fn refusal(&self, error: LineError) -> Refusal {
         let hint = match &error {
             LineError::Hub(error) => error.hint(),

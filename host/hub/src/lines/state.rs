@@ -1,5 +1,5 @@
-//! What a caller calls its sessions and runs, and requests about the state of a session. That is captured between two steps
-//! of its cells, which may take as long as a cell computes: those who wait for it are tasks of their own.
+//! Names of a caller's sessions and runs, and requests about the state of a session. The state is captured between two
+//! steps of its cells, which may take as long as a cell computes; so requests that wait for it are tasks of their own.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -15,13 +15,13 @@ use crate::{Hub, HubError, LineError, Place, lines::TASKS_MAX};
 /// Runs whose ids are kept, those under way included.
 const RUNS_KEPT: usize = 2 * TASKS_MAX;
 
-/// Whom an answer is for.
+/// Request that an answer belongs to.
 pub(super) struct Asked {
     pub(super) id: Option<String>,
     pub(super) line: u64,
 }
 
-/// Keeps the state of a session.
+/// Saves the state of a session.
 pub(super) async fn save(place: &impl Place, session: &Session, file: PathBuf) -> Result<(), LineError> {
     let snapshot = session.snapshot().await.map_err(HubError::from)?;
     place.write_snapshot(snapshot, file).await
@@ -40,7 +40,7 @@ pub(super) async fn fork(
     Ok(own)
 }
 
-/// What a caller calls its sessions and runs, and what the hub does.
+/// Names of sessions and runs, as a caller and the hub know them.
 #[derive(Debug)]
 pub(super) struct Names {
     /// The session of requests that name none, as the caller calls it.
@@ -50,9 +50,9 @@ pub(super) struct Names {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the caller's names.
+    /// Hub's names, by the caller's.
     sessions: BTreeMap<String, String>,
-    /// By the hub's names.
+    /// Caller's names, by the hub's.
     own_sessions: HashMap<String, String>,
     unnamed: u64,
     /// The hub's ids by the caller's, of those under way and of the latest that have ended.
@@ -70,12 +70,12 @@ impl Names {
         names
     }
 
-    /// What the hub calls a session.
+    /// Returns the hub's name of a session.
     pub(super) fn session(&self, own: &str) -> Result<String, HubError> {
         lock(&self.table).sessions.get(own).cloned().ok_or_else(|| HubError::SessionUnknown(own.to_owned()))
     }
 
-    /// What the caller calls a session.
+    /// Returns the caller's name of a session.
     pub(super) fn of_session(&self, name: String) -> String {
         lock(&self.table).own_sessions.get(&name).cloned().unwrap_or(name)
     }
@@ -84,7 +84,7 @@ impl Names {
         lock(&self.table).sessions.contains_key(own)
     }
 
-    /// The caller's name for a session to open, made up if need be.
+    /// Returns the caller's name for a session to open; makes one up if need be.
     pub(super) fn new_session(&self, own: Option<String>) -> Result<String, HubError> {
         let mut table = lock(&self.table);
         let own = own.unwrap_or_else(|| {
@@ -122,7 +122,8 @@ impl Names {
         listed.collect()
     }
 
-    /// What the hub calls a run; what nobody called so is called so by the hub, if it is there at all.
+    /// Returns the hub's id of a run; an id that the caller has given to no run is returned as it is, for the hub to
+    /// look up.
     pub(super) fn run(&self, own: &str) -> String {
         lock(&self.table).runs.get(own).cloned().unwrap_or_else(|| own.to_owned())
     }

@@ -1,4 +1,4 @@
-//! What drives a run: it waits for its turn, polls the run, and tells its readers.
+//! Driver of a run: waits for its turn, polls the run, and wakes its readers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use futures::StreamExt;
 use super::{RunHandle, Shared};
 use crate::{answers::Answerer, error::HubError, journal::ELSEWHERE_BYTES_MAX, journals::UnderWay, turn::Turn};
 
-/// What ends a run's stream whatever happens to its driver.
+/// Guard that ends the stream of a run, whatever happens to its driver.
 pub(crate) struct Ending(Arc<Shared>, #[expect(dead_code, reason = "it counts while it lives")] UnderWay);
 
 impl Ending {
@@ -30,13 +30,13 @@ impl Drop for Ending {
     }
 }
 
-/// When those who wait for the events of a run are told of them: when nothing more comes at once, so that what comes together
-/// is told together.
+/// Wake-ups of the readers that wait for the events of a run. They are woken when no further event is ready, so that
+/// events that come together are delivered together.
 #[derive(Debug, Default)]
 struct Telling {
-    /// Whether there is more to tell than that something begins.
+    /// True if there are unannounced events other than starts of the run or of cells.
     is_urgent: bool,
-    /// Whether that was put off until this thread has done what else there was to do: mostly the cell has ended by then.
+    /// True if the wake-up was postponed until this thread has done its other work: mostly the cell has ended by then.
     is_put_off: bool,
 }
 
@@ -45,7 +45,7 @@ impl Telling {
         self.is_urgent |= !matches!(kind, EventKind::RunStarted { .. } | EventKind::CellStarted { .. });
     }
 
-    /// Waits for what comes next, and has told of all before.
+    /// Waits for the next item; wakes the readers before it suspends.
     async fn until<T>(&mut self, shared: &Shared, next: impl Future<Output = T>) -> T {
         let mut next = std::pin::pin!(next);
         std::future::poll_fn(|cx| {
@@ -102,11 +102,11 @@ struct Driver<'a> {
     answerer: Option<&'a Answerer>,
     /// Its state is stored before its end is told.
     is_durable: bool,
-    /// Until it has begun. What is asked of the session later waits for that.
+    /// Position in the session's queue until the run has begun; later requests to the session wait for that.
     turn: Option<Turn>,
     /// Requests for input that its cells have made.
     asked: Vec<String>,
-    /// Nobody answers them any more.
+    /// True when nobody answers them any more.
     is_unanswered: bool,
     result: RunResult,
     telling: Telling,
@@ -153,7 +153,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes in what an event means for the run.
+    /// Updates the state of the run by an event.
     async fn take_in(&mut self, event: &Event) {
         self.result.apply(event);
         self.telling.note(&event.kind);

@@ -1,4 +1,4 @@
-//! Who drives a run: the task of whoever waits for it, or one of its own.
+//! Task that drives a run: the task that waits for it, or one of its own.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 /// Drives a run to its end. Nothing of the run happens before this is polled, and the session's next run waits for it.
 ///
-/// Whoever waits for the run polls this first, in its own task, so that no task need wake another. Dropped before the end, the run
+/// The task that waits for the run polls this first, so that no task need wake another. Dropped before the end, the run
 /// goes on as a task of its own.
 pub struct Driving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 

@@ -4,15 +4,15 @@ use serde_json::{Map, Value, json};
 
 use crate::message::{Channel, Content, Fault, part};
 
-/// Parts of a message that the form with offsets may have: its channel, four of JSON, and buffers.
+/// Parts of a message in the form with offsets: its channel, four of JSON, and buffers.
 const PARTS_MAX: u64 = 1 + 4 + 64;
 
-/// How messages are put into frames.
+/// Encoding of messages in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An object of JSON, in a frame of text; or with buffers, in one of bytes.
+    /// JSON object in a text frame; with buffers, in a binary frame.
     Json,
-    /// The parts behind their offsets, in a frame of bytes.
+    /// Parts behind their offsets, in a binary frame.
     Offsets,
 }
 
@@ -21,7 +21,7 @@ impl Form {
     pub const OFFSETS: &str = "v1.kernel.websocket.jupyter.org";
 }
 
-/// What a WebSocket carries.
+/// Frame of a WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Text.

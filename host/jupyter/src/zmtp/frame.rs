@@ -18,28 +18,28 @@ const FRAMES_MAX: usize = 64;
 const COMMAND_BYTES_MAX: usize = 4 << 10;
 /// Time that a frame may take from its first byte to its last.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a message that are read before there is room for it among those that wait.
+/// Bytes of a message that are read before it takes a permit.
 const SMALL_BYTES_MAX: usize = 64 << 10;
-/// Bytes that are read at once, so that memory grows with what has come and not with what was announced.
+/// Bytes that are read at once, so that memory grows with what was received and not with what was announced.
 const PIECE_BYTES: usize = 256 << 10;
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// Room, in KiB, for what peers have sent that was not answered yet.
+/// Capacity, in KiB, for messages that were received and not answered yet.
 pub(super) const WAITING_KIB: usize = (4 * MESSAGE_BYTES_MAX) >> 10;
-/// The same for large messages of peers of whom nothing signed has come yet.
+/// Capacity, in KiB, for large messages of peers that have not sent a signed message yet.
 pub(super) const STRANGERS_KIB: usize = (2 * MESSAGE_BYTES_MAX) >> 10;
-/// The same for their small messages, so that these wait for no large one.
+/// Capacity, in KiB, for small messages of such peers, so that these never wait for a large one.
 pub(super) const STRANGERS_SMALL_KIB: usize = (128 * SMALL_BYTES_MAX) >> 10;
-/// Time that a large message of such a peer may take once there is room for it.
+/// Timeout of a large message of such a peer, once it has its permit.
 pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 const GREETING_BYTES: usize = 64;
 const MECHANISM: &[u8] = b"NULL";
 
-/// Why a connection is ended.
+/// Reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     /// The peer has gone.
@@ -48,7 +48,7 @@ pub(super) enum Broken {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[source] io::Error),
-    /// The peer does not speak this protocol, or not all of what is needed of it.
+    /// The peer breaks the protocol, or lacks a part of it that is needed.
     #[error("{0}")]
     Protocol(String),
 }
@@ -66,18 +66,18 @@ fn protocol<T>(what: impl Into<String>) -> Result<T, Broken> {
     Err(Broken::Protocol(what.into()))
 }
 
-/// Where the messages of a peer wait.
+/// Capacity for the messages of a peer.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
-    /// What is free for small messages, in KiB.
+    /// Free KiB for small messages.
     pub(super) small: Arc<Semaphore>,
-    /// What is free for large ones; both may be the same.
+    /// Free KiB for large ones; both may be the same semaphore.
     pub(super) large: Arc<Semaphore>,
-    /// Time that a large message may take once there is room for it, where whoever sends it may be anybody.
+    /// Timeout of a large message once it has its permit, for a peer that has not signed anything; absent for others.
     pub(super) patience: Option<Duration>,
 }
 
-/// What a peer sends once both have greeted each other.
+/// Message or command that a peer sends after the greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// A message: its frames.
@@ -86,7 +86,7 @@ pub(super) enum Received {
     Command(Bytes, Bytes),
 }
 
-/// Greets a peer, and says how it calls itself.
+/// Greets a peer, and returns its identity.
 ///
 /// # Errors
 /// It speaks another protocol, wants another mechanism, or is a socket that does not go with this one.
@@ -148,7 +148,7 @@ fn property(ready: &mut BytesMut, name: &str, value: &[u8]) {
     ready.put_slice(value);
 }
 
-/// The properties in what follows the name of a command `READY`.
+/// Parses the properties in the body of a `READY` command.
 fn properties(body: &Bytes) -> Result<Vec<(Bytes, Bytes)>, Broken> {
     let short = || Broken::Protocol("a property of its READY is cut off".to_owned());
     let mut found = Vec::new();
@@ -168,12 +168,12 @@ fn properties(body: &Bytes) -> Result<Vec<(Bytes, Bytes)>, Broken> {
     Ok(found)
 }
 
-/// Reads the next message or command, with what it takes of the room that `room` says when it begins. A small message waits
-/// for room when it was read, a large one before, and for as much as the largest may take: two that wait for each other
-/// cannot be.
+/// Reads the next message or command, with its permit for the capacity that `room` returns when it begins. A small
+/// message takes its permit after it was read. A large one takes it before, for the largest size that a message may
+/// have, so that two messages can never wait for each other.
 ///
 /// # Errors
-/// The peer has gone, or sends what is too much, too slow, or no frame.
+/// The peer has gone, sends too much or too slowly, or breaks the framing.
 pub(super) async fn read<R: AsyncRead + Unpin>(
     reader: &mut R,
     room: impl Fn() -> Room,
@@ -232,7 +232,8 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-/// How long something may take whose beginning has come: until a deadline of its whole message, or for its own time.
+/// Deadline of the rest of a message whose first byte was read: that of the whole message, or `FRAME_TIMEOUT` for each
+/// part.
 #[derive(Clone, Copy)]
 struct Within(Option<Instant>);
 

@@ -1,4 +1,4 @@
-//! Sockets that are bound: their peers, and what is on its way to each.
+//! Bound sockets: their peers, and the messages that are queued for each.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,28 +27,28 @@ use crate::{
     queue::{Queue, STALL_TIMEOUT},
 };
 
-/// Peers of a socket. One that comes when there are so many takes the place of whoever has been a stranger for longest.
+/// Peers of a socket. A new one beyond that replaces the peer that has been a stranger for longest.
 const PEERS_MAX: usize = 64;
-/// Names of peers that have signed something, on whichever socket.
+/// Identities of peers that have sent a signed message, on any socket.
 const NAMES_MAX: usize = PEERS_MAX;
 /// Topics that a peer subscribes to, and bytes of one.
 const TOPICS_MAX: usize = 64;
 const TOPIC_BYTES_MAX: usize = 256;
-/// Time that a peer may take to greet.
+/// Timeout of a peer's greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Messages of all peers of a socket that wait for their signatures to be looked at.
+/// Messages of all peers of a socket that wait for the check of their signatures.
 const WAITING_MAX: usize = 16;
-/// Time that what is on its way gets when a socket is closed.
+/// Time for queued messages to be written when a socket is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a socket is for.
+/// Type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Requests, each answered to the peer that sent it.
     Router,
-    /// What all peers hear that have subscribed to it.
+    /// Messages to all peers that have subscribed to their topic.
     Publisher,
-    /// Each message is answered before the next.
+    /// Requests of a peer, each answered before the next.
     Replier,
 }
 
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Whether a socket of this name may connect.
+    /// Returns true if a peer's socket of this type may connect.
     pub(super) fn goes_with(self, name: &[u8]) -> bool {
         let names: &[&[u8]] = match self {
             Kind::Router => &[b"DEALER", b"REQ", b"ROUTER"],
@@ -77,17 +77,17 @@ impl Kind {
 pub(crate) struct Incoming {
     /// Number of the peer, never used twice.
     pub(crate) peer: u64,
-    /// How the peer calls itself; empty where it does not say.
+    /// Identity of the peer; empty where it gives none.
     pub(crate) identity: Bytes,
     /// The message.
     pub(crate) frames: Vec<Bytes>,
-    /// What it takes of the room of its socket, until it was answered.
+    /// Permit for the message, held until it was answered.
     pub(crate) room: OwnedSemaphorePermit,
 }
 
 struct Peer {
     identity: Bytes,
-    /// Set when the peer is no stranger any more. Its connection's place has the other half.
+    /// True when the peer is no stranger any more; shared with the place of its connection.
     is_known: Arc<AtomicBool>,
     topics: Mutex<Vec<Bytes>>,
     queue: Queue<Arc<[Bytes]>>,
@@ -97,11 +97,11 @@ struct Shared {
     kind: Kind,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
     count: AtomicU64,
-    /// Room for the messages of peers that are known, and of those that are not.
+    /// Capacity for the messages of known peers, and of strangers.
     waiting: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     strangers_small: Arc<Semaphore>,
-    /// Names that belong to peers which are known; the oldest first.
+    /// Identities of known peers, the oldest first.
     names: Mutex<VecDeque<Bytes>>,
 }
 
@@ -263,8 +263,8 @@ impl Socket {
         }
     }
 
-    /// Notes that a message of a peer was signed: nobody takes its place from it. Gives the room that the message takes from
-    /// now on, which is no stranger's.
+    /// Marks the peer of a signed message as known, so that its place is not taken from it. Returns the permit that the
+    /// message holds from now on, of the capacity for known peers.
     ///
     /// # Cancel safety
     /// Cancel safe: a message that is dropped takes no room.
@@ -280,7 +280,8 @@ impl Socket {
         self.0.waiting.clone().acquire_many_owned(kib).await.unwrap_or(room)
     }
 
-    /// Has peers that are called so be known, now and when they come: one of theirs has signed something elsewhere.
+    /// Marks the peer of this identity as known, now or when it connects: it has sent a signed message on another
+    /// socket. Of several peers with the identity it is the first.
     pub(crate) fn know_name(&self, identity: &Bytes) {
         if identity.is_empty() {
             return;
@@ -298,7 +299,8 @@ impl Socket {
         }
     }
 
-    /// What a peer has sent, if that is for whoever reads this socket.
+    /// Returns the message in what a peer has sent, or the topic that it newly subscribes to; none if the reader of
+    /// this socket need not see it.
     fn understood(&self, peer: &Peer, received: Received) -> Result<Option<Vec<Bytes>>, Broken> {
         match received {
             Received::Message(frames) if self.0.kind == Kind::Publisher => {
@@ -321,7 +323,7 @@ impl Socket {
         }
     }
 
-    /// Sends a message to a peer; whether it is still there.
+    /// Sends a message to a peer; returns false if it has gone.
     pub(crate) async fn send(&self, peer: u64, frames: Vec<Bytes>) -> bool {
         let found = lock(&self.0.peers).get(&peer).cloned();
         match found {
@@ -330,8 +332,8 @@ impl Socket {
         }
     }
 
-    /// Sends a message to all peers that have subscribed to what it begins with. One that takes nothing holds up whoever
-    /// publishes, until it is cut off.
+    /// Sends a message to all peers that have subscribed to its topic. A peer that does not read makes the publisher
+    /// wait, until it is disconnected.
     pub(crate) async fn publish(&self, frames: Vec<Bytes>) {
         let Some(topic) = frames.first().cloned() else { return };
         let frames: Arc<[Bytes]> = frames.into();
@@ -341,14 +343,15 @@ impl Socket {
         futures::future::join_all(peers.iter().map(|peer| send(peer, frames.clone()))).await;
     }
 
-    /// The peer that calls itself so; of several the first, as with ZeroMQ's own sockets: who comes later may be anybody.
+    /// Returns the peer of this identity; of several the first, as ZeroMQ's own sockets do, because a later one may be
+    /// anybody.
     pub(crate) fn peer(&self, identity: &[u8]) -> Option<u64> {
         let peers = lock(&self.0.peers);
         let found = peers.iter().find(|(_, peer)| peer.identity[..] == *identity);
         found.map(|(number, _)| *number)
     }
 
-    /// Lets what is on its way arrive, and forgets all peers.
+    /// Waits until queued messages are written, at most `CLOSE_TIMEOUT`, and forgets all peers.
     pub(crate) async fn close(&self) {
         let peers: Vec<Arc<Peer>> = std::mem::take(&mut *lock(&self.0.peers)).into_values().collect();
         let gone = async {
@@ -360,7 +363,7 @@ impl Socket {
     }
 }
 
-/// Notes a subscription. Says what is newly subscribed to.
+/// Records a subscription. Returns the topic if it is new.
 fn subscribe(peer: &Peer, topic: Bytes) -> Result<Option<Vec<Bytes>>, Broken> {
     let mut topics = lock(&peer.topics);
     if topics.contains(&topic) {
@@ -379,7 +382,7 @@ async fn send(peer: &Peer, frames: Arc<[Bytes]>) -> bool {
     peer.queue.send(frames, bytes).await
 }
 
-/// Forgets a peer when its connection ends, however it ends.
+/// Guard that forgets a peer when its connection ends, in whatever way.
 struct Leaving<'a> {
     shared: &'a Shared,
     number: u64,

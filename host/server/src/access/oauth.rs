@@ -25,14 +25,14 @@ use url::Url;
 
 use super::Scope;
 
-/// Where it says whose tokens it takes: what stands before the path of the resource.
+/// Path of the protected resource's metadata, which comes before the path of the resource itself.
 pub(crate) const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// Between two requests for keys there lies at least so much time.
+/// Time between two requests for keys, at least.
 const FETCH_EVERY: Duration = Duration::from_secs(30);
-/// How long the issuer may take to answer.
+/// Timeout of the issuer's response.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of what the issuer answers.
+/// Bytes of the issuer's response, at most.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Keys of an issuer.
 const KEYS_MAX: usize = 64;
@@ -40,7 +40,8 @@ const KEYS_MAX: usize = 64;
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// Seconds by which clocks may differ.
 const LEEWAY: u64 = 60;
-/// What tokens may be signed with: with what an issuer keeps to itself alone, so no secrets that both know.
+/// Algorithms of signatures that are accepted. All are asymmetric: only the issuer holds its private key, and no secret
+/// is shared.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -58,20 +59,20 @@ pub(crate) struct Issuer {
     table: OauthTable,
     client: reqwest::Client,
     keys: RwLock<Arc<Keys>>,
-    /// When keys were asked for, of which one asks at a time.
+    /// Time of the last request for keys. The lock admits one request at a time.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// The keys by their names; one without a name has the empty one.
 type Keys = HashMap<String, (DecodingKey, Option<Algorithm>)>;
 
-/// Who somebody is by a token.
+/// Identity that a token conveys.
 pub(crate) struct Identity {
     pub(crate) tenant: String,
     pub(crate) scopes: Vec<Scope>,
 }
 
-/// What an authorization server says of itself.
+/// Metadata of an authorization server.
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
@@ -94,7 +95,8 @@ impl Issuer {
         Ok(Issuer { table, client, keys: RwLock::default(), asked: tokio::sync::Mutex::new(None) })
     }
 
-    /// What anybody may know: whose tokens are taken, and for what.
+    /// Returns the metadata of the protected resource, which is public: the issuer whose tokens are accepted, and the
+    /// scopes.
     pub(super) fn metadata(&self) -> Value {
         json!({
             "resource": self.table.audience,
@@ -105,7 +107,7 @@ impl Issuer {
         })
     }
 
-    /// Where that is to be had, as clients reach it.
+    /// Returns the URL of that metadata, as clients reach it.
     fn metadata_url(&self) -> Option<String> {
         let mut url = Url::parse(&self.table.audience).ok()?;
         let path = url.path().trim_end_matches('/').to_owned();
@@ -118,7 +120,7 @@ impl Issuer {
         self.keys.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Fetches the keys, if the token names one that is not known and it is time to ask again.
+    /// Fetches the keys, if the token names an unknown one and [`FETCH_EVERY`] has passed since the last request.
     pub(super) async fn learn(&self, token: &str) {
         let Some(kid) = key_name(token).filter(|kid| !self.known().contains_key(kid)) else { return };
         let mut asked = self.asked.lock().await;
@@ -155,7 +157,7 @@ impl Issuer {
         Ok(usable.take(KEYS_MAX).filter_map(key).collect())
     }
 
-    /// Asks the issuer where its keys are, as RFC 8414 and `OpenID` Connect have it.
+    /// Asks the issuer for the URL of its keys, as RFC 8414 and `OpenID` Connect specify.
     async fn discover(&self) -> Result<String, String> {
         let issuer = Url::parse(&self.table.issuer).map_err(|error| error.to_string())?;
         let path = issuer.path().trim_end_matches('/');
@@ -194,7 +196,7 @@ impl Issuer {
         serde_json::from_slice(&body).map_err(|error| failed(&error))
     }
 
-    /// Who somebody is by a token that this issuer signed for this server, and that is of use now.
+    /// Returns the identity in a token that this issuer signed for this server and that is valid now.
     pub(crate) fn identity(&self, token: &str) -> Option<Identity> {
         let header = jsonwebtoken::decode_header(token).ok().filter(|_| token.len() <= TOKEN_BYTES_MAX)?;
         let keys = self.known();
@@ -220,7 +222,7 @@ fn scope_word(scope: Scope) -> String {
     format!("cellar:{}", scope.name())
 }
 
-/// What a token allows: `scope`, a text, or `scp`, which some issuers have as a list.
+/// Returns the scopes of a token: the claim `scope`, a text, and the claim `scp`, which some issuers give as a list.
 fn scopes(claims: &Map<String, Value>) -> Vec<Scope> {
     let listed = |claim: &Value| match claim {
         Value::String(text) => text.split(' ').map(str::to_owned).collect(),
@@ -252,7 +254,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Issuer {
-    /// Tells a client that was refused where to get a token that is not.
+    /// Adds the header that tells a refused client where to get a token.
     pub(super) fn challenge(&self, response: &mut Response) {
         let Some(url) = self.metadata_url() else { return };
         let error = match response.status() {

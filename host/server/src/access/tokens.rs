@@ -1,4 +1,4 @@
-//! Who may do what: tokens, of which only digests are kept.
+//! Tokens and what they permit. Only digests of tokens are stored.
 //!
 //! A token is `cel_<id>_<random><checksum>`. Its id finds it in a file that `cellar token` writes; the random part has 256
 //! bits, so that its SHA-256 needs no salt and no slow hash; the checksum tells a mistyped token from a wrong one without a
@@ -16,7 +16,7 @@ use rand::{Rng, distr::Alphanumeric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What tokens begin with.
+/// Prefix of all tokens.
 const PREFIX: &str = "cel_";
 /// Characters of an id.
 const ID_LENGTH: usize = 10;
@@ -31,17 +31,17 @@ const TOKENS_MAX: usize = 10_000;
 /// Bytes of a file of tokens.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// What a token allows.
+/// Permission that a token grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// To open sessions and run cells in them, and all that `Read` allows.
+    /// Permission to open sessions and run cells in them, and all that `Read` permits.
     Run,
-    /// To look at sessions, runs, files and outputs.
+    /// Permission to read sessions, runs, files and outputs.
     Read,
-    /// To see which tenants there are and what they use, and to have the server take no new work.
+    /// Permission to see the tenants and their usage, and to make the server refuse new work.
     Admin,
-    /// To look at what is counted of all tenants.
+    /// Permission to read the metrics of all tenants.
     Metrics,
 }
 
@@ -60,21 +60,21 @@ impl Scope {
     }
 }
 
-/// What is kept of a token.
+/// Stored record of a token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// Finds it.
+    /// Id by which the token is found.
     pub id: String,
-    /// Whose it is.
+    /// Name of the tenant that it belongs to.
     pub tenant: String,
-    /// What it is for, in its owner's words.
+    /// Purpose, in its owner's words.
     pub name: String,
     /// SHA-256 of the whole token, in hexadecimal digits.
     pub sha256: String,
     /// Its last characters, to tell tokens apart.
     pub last4: String,
-    /// What it allows.
+    /// Permissions that it grants.
     pub scopes: Vec<Scope>,
     /// Seconds since the Unix epoch.
     pub created_at: u64,
@@ -84,34 +84,34 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it is of no use any more.
+    /// Returns true if it has expired.
     pub fn is_expired(&self) -> bool {
         self.expires_at.is_some_and(|end| end <= now())
     }
 
-    /// Whether it allows this.
+    /// Returns true if it grants this permission.
     pub fn allows(&self, scope: Scope) -> bool {
         allows(&self.scopes, scope)
     }
 }
 
-/// Whether these scopes allow what needs this one.
+/// Returns true if these permissions include `scope`; `Run` includes `Read`.
 pub(crate) fn allows(scopes: &[Scope], scope: Scope) -> bool {
     scopes.contains(&scope) || (scope == Scope::Read && scopes.contains(&Scope::Run))
 }
 
-/// Why tokens cannot be read or changed.
+/// Reason for which tokens cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The file fails.
+    /// The file cannot be read or written.
     #[error("cannot {doing} the tokens in `{}`", path.display())]
     File {
-        /// What was tried.
+        /// Operation that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the host says.
+        /// Error of the host.
         #[source]
         source: io::Error,
     },
@@ -131,7 +131,7 @@ pub enum TokenError {
     Unknown(String),
 }
 
-/// The file with what is kept of tokens. Only its owner may read it.
+/// File with the records of tokens. Only its owner may read it.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
@@ -145,13 +145,13 @@ struct Stored {
 /// A token to make.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Whose it is.
+    /// Name of the tenant that it is for.
     pub tenant: String,
-    /// What it is for.
+    /// Purpose.
     pub name: String,
-    /// What it allows.
+    /// Permissions that it grants.
     pub scopes: Vec<Scope>,
-    /// How long it is of use; for ever when absent.
+    /// Time for which it is valid; for ever when absent.
     pub lifetime: Option<Duration>,
 }
 
@@ -161,7 +161,7 @@ impl TokenFile {
         &self.path
     }
 
-    /// The file at this path, which need not be there yet.
+    /// Opens the file at this path, which need not exist yet.
     pub fn new(path: PathBuf) -> TokenFile {
         TokenFile { path }
     }
@@ -183,7 +183,7 @@ impl TokenFile {
         Ok(stored.tokens)
     }
 
-    /// Makes a token, and returns it. It is not to be had again. Blocks.
+    /// Makes a token, and returns its text, which cannot be recovered later. Blocks.
     ///
     /// # Errors
     /// `NameFull`, `Full`, `File`
@@ -271,17 +271,18 @@ impl Tokens {
         Tokens(tokens.into_iter().map(|token| (token.id.clone(), token)).collect())
     }
 
-    /// The token of this id, if it is still of use. An id is no secret: whoever comes with one shows something else.
+    /// Returns the token of this id, if it is valid. An id is no secret: the caller must be authenticated by other
+    /// means.
     pub(crate) fn by_id(&self, id: &str) -> Option<&Token> {
         self.0.get(id).filter(|token| !token.is_expired())
     }
 
-    /// Those of a tenant that are still of use.
+    /// Returns the valid tokens of a tenant.
     pub(crate) fn of<'a>(&'a self, tenant: &'a str) -> impl Iterator<Item = &'a Token> {
         self.0.values().filter(move |token| token.tenant == tenant && !token.is_expired())
     }
 
-    /// The token that this is the text of. What is no token, is unknown, or is of no use any more is told alike.
+    /// Returns the token with this text. Malformed, unknown and expired tokens cannot be told apart.
     pub(crate) fn find(&self, text: &str) -> Option<&Token> {
         let found = id_of(text).and_then(|id| self.0.get(id));
         // The digest is made and compared whether the id is known or not.
@@ -292,7 +293,7 @@ impl Tokens {
     }
 }
 
-/// The id in a token, if it is one that was not mistyped.
+/// Returns the id in a token, if its checksum is right.
 fn id_of(text: &str) -> Option<&str> {
     const LENGTH: usize = PREFIX.len() + ID_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH;
     let is_plain = text.len() == LENGTH && text.is_ascii();
@@ -301,7 +302,7 @@ fn id_of(text: &str) -> Option<&str> {
     (format!("{:08x}", crc32(body.as_bytes())) == checksum).then_some(id)
 }
 
-/// Compares in a time that does not tell where the two differ.
+/// Compares two byte strings in a time that does not depend on where they differ.
 pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

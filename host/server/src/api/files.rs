@@ -129,9 +129,9 @@ fn etag(stat: &Stat) -> String {
 /// Precondition of a change.
 enum Condition {
     None,
-    /// It is there as one of these; `*` is any.
+    /// Passes if the file exists with one of these entity tags; `*` is any.
     Is(String),
-    /// Nothing is there.
+    /// Passes if the file does not exist.
     Absent,
 }
 

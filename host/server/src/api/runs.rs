@@ -1,4 +1,4 @@
-//! Runs: in a session, or in one of their own that goes with them.
+//! Runs: in a session, or in one of their own, which ends with them.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     tenant::{Repeat, Tenant, fingerprint, minted},
 };
 
-/// Time for which a run goes on whose reader has gone away, for it to come back.
+/// Time for which a run goes on without its reader, so that the reader can come back.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
 /// `POST /v1/sessions/{session}/runs`
@@ -71,7 +71,7 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
     }
 }
 
-/// A session that goes when this is dropped, with its kernels: its run, which is kept, has no use for them.
+/// Session that ends when this is dropped, with its kernels: its run, which is kept, does not need them.
 struct Passing {
     tenant: Arc<Tenant>,
     session: String,
@@ -99,7 +99,7 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
     Ok(tenant.hub.begin(session, request)?)
 }
 
-/// Gives what a run has to say. Whoever drives it and waits for its result alone does both within one task.
+/// Responds with the output of a run. For its result alone, the run is driven within this task.
 async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form: Form) -> Answer {
     if form == Form::Later {
         let body: RunJson<ResultJson> = RunJson {
@@ -120,7 +120,7 @@ async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form
     stream::follow(run, reader, form, &tenant.calls).await
 }
 
-/// The run that a request has made before, in the form that it asks for now.
+/// Responds with the run that an earlier request with the same key made, in the form that this request asks for.
 async fn again(tenant: &Tenant, run: &str, form: Form) -> Answer {
     let run = tenant.hub.run(run)?;
     if form == Form::Later {
@@ -162,10 +162,10 @@ pub(crate) async fn show(call: Call, run: &str) -> Answer {
     answers::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
 }
 
-/// Seconds that a look may wait for what it looks for.
+/// Seconds that a query may wait, at most.
 const WAIT_SECONDS_MAX: u64 = 60;
 
-/// Parses how long a look is to wait, in seconds.
+/// Parses the seconds that a query is to wait.
 pub(crate) fn wait_seconds(given: Option<&String>) -> Result<u64, Problem> {
     let Some(text) = given else { return Ok(0) };
     let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX);

@@ -42,13 +42,13 @@ const LINES_KIB_MAX: u32 = 8 << 10;
 const LINES_WAITING_MAX: usize = 2;
 /// Lines that are sent together.
 const LINES_AT_ONCE_MAX: usize = 64;
-/// How often a client hears that the connection is there, and its token is looked at.
+/// Interval of pings to a client. Its token is checked again with each.
 const PING: Duration = Duration::from_secs(30);
-/// How long one message may take to be read.
+/// Timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a client may take to see a connection end.
+/// Timeout of sending the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a client that asks too often is held up at least.
+/// Shortest delay of a client that sends requests too often.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// `GET /v1/stdio`
@@ -88,7 +88,7 @@ fn connect_to(call: Call, session: Option<String>) -> Answer {
     Ok(response)
 }
 
-/// Carries lines both ways, until the client or the server has had enough.
+/// Carries lines both ways, until the client or the server ends the connection.
 async fn carry(socket: WebSocket, place: Remote, state: &State, headers: &HeaderMap) {
     let (mut sink, mut stream) = socket.split();
     let (tenant, session) = (place.tenant.clone(), place.session.clone());
@@ -170,7 +170,7 @@ fn message(line: &Told) -> Message {
     Message::text(serde_json::to_string(line).unwrap_or_default())
 }
 
-/// Sends a line, and with it those that are there already.
+/// Sends a line, together with those that are queued already.
 async fn send_all(sink: &mut Sink, first: Line, queue: &mut mpsc::Receiver<Line>) -> bool {
     let others = std::iter::from_fn(|| queue.try_recv().ok());
     for Line { answer, .. } in std::iter::once(first).chain(others).take(LINES_AT_ONCE_MAX) {
@@ -185,7 +185,7 @@ async fn send_message(sink: &mut Sink, message: Message) -> bool {
     matches!(tokio::time::timeout(SEND_TIMEOUT, sink.send(message)).await, Ok(Ok(())))
 }
 
-/// The sessions that a connection has opened, by the names that the hub has for them. They go with it.
+/// Sessions that a connection has opened, by the hub's names. They end with the connection.
 struct Passing {
     tenant: Arc<Tenant>,
     names: Mutex<Vec<String>>,
@@ -203,7 +203,7 @@ impl Passing {
     }
 }
 
-/// Where the lines of a client of the server are served.
+/// Place of the lines of a client of the server.
 struct Remote {
     state: Arc<State>,
     tenant: Arc<Tenant>,

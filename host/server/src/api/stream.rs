@@ -1,5 +1,5 @@
-//! What a run has to say, in the form that a reader asks for: one result, lines of JSON, or server-sent events. A stream
-//! ends with a result or a problem, and then closes; one that closes without has been cut, and is resumed.
+//! Output of a run, in the form that a reader asks for: one result, lines of JSON, or server-sent events. A stream ends
+//! with a result or a problem, and then closes; one that closes without has been cut, and is resumed.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::{
     tenant::{Calls, SentCalls},
 };
 
-/// How often a stream says that it is there.
+/// Interval of heartbeats of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What names the result of a run where events have numbers.
+/// Event id of the result, in the place of an event's number.
 const END: &str = "end";
 
 /// The form of an answer.
@@ -39,7 +39,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// What a request asks for.
+    /// Returns the form that a request asks for.
     pub(crate) fn of(headers: &HeaderMap) -> Form {
         let has = |name: header::HeaderName, word: &str| {
             let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -80,7 +80,7 @@ pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form, calls
     Ok(stream(run, (reader, first), calls.clone(), form, content_type))
 }
 
-/// What a run came to.
+/// Waits for the result of a run, and responds with it.
 async fn result(run: &RunHandle) -> Answer {
     let result = run.result().await?;
     let mut response = answers::json(StatusCode::OK, &ResultJson::from(&*result))?;
@@ -88,7 +88,7 @@ async fn result(run: &RunHandle) -> Answer {
     Ok(response)
 }
 
-/// Names the run in the head of an answer.
+/// Names the run in the headers of a response.
 pub(crate) fn name(response: &mut Response, run: &RunHandle) {
     let headers = response.headers_mut();
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/runs/{}", run.id())) {
@@ -174,7 +174,8 @@ fn line(form: Form, id: Option<(&RunHandle, &str)>, value: &impl Serialize) -> B
     })
 }
 
-/// Where a reader that was cut off goes on: at an event, or nowhere when it has had all.
+/// Returns the number of the event at which a reader resumes, from `Last-Event-ID` or `after`; 0 if neither is given,
+/// none if the reader has had the result.
 pub(crate) fn place(run: &RunHandle, headers: &HeaderMap, after: Option<&str>) -> Result<Option<u64>, Problem> {
     let bad =
         || Problem::bad("a place in a run is the number of an event, or `RUN:NUMBER` as the stream of the run has it");

@@ -1,5 +1,5 @@
-//! Folders as tar, both ways. What comes is a stranger's: only files and folders are taken, by names that lead where they
-//! say, and every length is bounded before anything is kept of it.
+//! Folders as tar, both ways. An uploaded tar is untrusted: only files and folders are accepted, with names that lead
+//! below the folder, and every length is bounded before anything is kept.
 
 use axum_core::{
     body::Body,
@@ -24,24 +24,25 @@ use crate::{
 pub(crate) const MIME: &str = "application/x-tar";
 /// Bytes of a block: everything in a tar begins with one.
 const BLOCK: usize = 512;
-/// The bits of a size that say how much of a block it takes.
+/// Bits of a size that count its bytes in the last block.
 const WITHIN_BLOCK: u64 = BLOCK as u64 - 1;
 /// Files and folders that one tar may have.
 const ENTRIES_MAX: usize = 100_000;
-/// Bytes of what is said of one entry besides its block.
+/// Bytes of the extension of one entry, beyond its block.
 const EXTENSION_BYTES_MAX: u64 = 64 << 10;
 /// Bytes behind the end.
 const TRAILING_BYTES_MAX: usize = 1 << 20;
 /// Folders within folders.
 const DEPTH_MAX: usize = 256;
 
-/// Whether a header names a tar.
+/// Returns true if a header names the MIME type of tar.
 pub(crate) fn is_named(headers: &HeaderMap, name: header::HeaderName) -> bool {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.any(|value| value.to_ascii_lowercase().contains(MIME))
 }
 
-/// Gives a folder of a session as tar. A link to a file is given as that file; what else is no file and no folder is left out.
+/// Responds with a folder of a session as tar. A link to a file is packed as that file; anything else that is neither
+/// file nor folder is left out.
 pub(crate) fn pack(files: Box<Files>, folder: String) -> Response {
     let mut walk = Walk { files, waiting: vec![(folder, String::new())], current: None, is_over: false };
     let body = async_stream::stream! {
@@ -80,16 +81,16 @@ struct Walk {
     is_over: bool,
 }
 
-/// A file that is being given.
+/// File that is being packed.
 struct Reading {
     file: Descriptor,
     offset: u64,
-    /// As it was told: it may be cut or grow meanwhile.
+    /// Size as its header says; the file may be cut or grow meanwhile.
     size: u64,
 }
 
 impl Walk {
-    /// The next bytes; none behind the end. Blocks.
+    /// Returns the next bytes; none at the end. Blocks.
     fn piece(&mut self) -> Result<Option<Bytes>, FileError> {
         let mut piece = BytesMut::new();
         while piece.len() < PIECE_BYTES && !self.is_over {
@@ -166,7 +167,7 @@ fn padding(size: u64) -> usize {
     usize::try_from(size.wrapping_neg() & WITHIN_BLOCK).unwrap_or_default()
 }
 
-/// What stands before the bytes of an entry.
+/// Returns the blocks before the bytes of an entry.
 fn head(name: &str, kind: u8, size: u64, stat: &Stat) -> Vec<u8> {
     const NAME: usize = 100;
     const SIZE_MAX: u64 = 0o77_777_777_777;
@@ -246,29 +247,29 @@ fn refused(detail: impl std::fmt::Display) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "tar", format!("{detail}"))
 }
 
-/// A tar that is coming.
+/// Tar that is being unpacked.
 struct Unpacking {
     session: Session,
     files: Files,
     folder: String,
-    /// What came and was not looked at.
+    /// Bytes that were received and not parsed yet.
     rest: BytesMut,
     state: State,
     entries: usize,
-    /// What was said of the next entry besides its block.
+    /// Name and size of the next entry, from extensions before its block.
     name: Option<String>,
     size: Option<u64>,
     trailing: usize,
 }
 
 enum State {
-    /// A block of what an entry is comes next.
+    /// The block of an entry comes next.
     Head,
-    /// The bytes of a file.
+    /// Bytes of a file.
     File { file: Descriptor, target: String, part: Unfinished, offset: u64, size: u64 },
-    /// What is said of the next entry.
+    /// Extension of the next entry.
     Extension { is_pax: bool, size: u64 },
-    /// Bytes of no interest.
+    /// Bytes to skip.
     Skip { left: u64 },
     /// Nothing but zeros may come.
     End,
@@ -280,7 +281,7 @@ impl Unpacking {
         Unpacking { session, files, folder, rest, state, entries: 0, name: None, size: None, trailing: 0 }
     }
 
-    /// Takes what has come. Blocks.
+    /// Unpacks the next bytes. Blocks.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.rest.extend_from_slice(bytes);
         while self.step()? {}
@@ -297,7 +298,7 @@ impl Unpacking {
         if is_whole { Ok(()) } else { Err(refused("the tar broke off")) }
     }
 
-    /// Takes one thing, if all of it is there.
+    /// Parses the next item; returns false when more bytes must come first.
     fn step(&mut self) -> Result<bool, Problem> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Head => {
@@ -360,7 +361,7 @@ impl Unpacking {
         }
     }
 
-    /// What comes behind this block.
+    /// Parses the block of an entry, and returns the state for the bytes behind it.
     fn head(&mut self, block: &[u8]) -> Result<State, Problem> {
         if block.iter().all(|byte| *byte == 0) {
             return Ok(State::End);
@@ -490,7 +491,7 @@ fn text(bytes: &[u8]) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// A number in octal digits, or in bytes behind a first one that says so.
+/// Parses a number in octal digits, or in base 256 behind a first byte of 0x80.
 fn number(field: &[u8]) -> Option<u64> {
     if let Some((first, rest)) = field.split_first()
         && *first == 0x80

@@ -20,36 +20,36 @@ use tempfile::TempDir;
 use super::ServerConfig;
 use crate::tenant::TenantConfig;
 
-/// What holds for the process of a server.
+/// Isolation of the process of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Isolation {
-    /// The layers.
+    /// Layers in force.
     pub layers: InForce,
-    /// Why the process may connect to others: the tables that say so. Empty when it may not.
+    /// Tables of the configuration for which the process may connect to others. Empty when it may not.
     pub connects: Vec<&'static str>,
-    /// Whether the process is that of one tenant alone.
+    /// True if the process serves one tenant alone.
     pub is_of_tenant: bool,
 }
 
-/// A process that was confined. Its temporary files are gone with this.
+/// Confined process. Dropping this removes its temporary files.
 #[derive(Debug)]
 pub struct Confined {
-    /// What holds.
+    /// Isolation in force.
     pub isolation: Isolation,
     _temporary: Option<TempDir>,
 }
 
-/// Why the process of a server cannot be confined.
+/// Reason for which the process of a server cannot be confined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
-    /// What tenants are granted cannot be.
+    /// The grants of a tenant cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// A layer that was asked for is missing, or the kernel refuses.
+    /// A required layer is missing, or the kernel refuses.
     #[error("`[server] isolate` cannot be kept")]
     Layer(#[from] IsolationError),
-    /// Tenants that have a process of their own keep their artifacts in one place.
+    /// Tenants with processes of their own share a remote store of artifacts.
     #[error(
         "with `[server] isolate = \"tenant\"` each tenant has a remote store of artifacts to itself, but the tenants {} have one \
          together: give each its own, in a file of its own",
@@ -62,12 +62,12 @@ pub enum ConfineError {
 }
 
 impl ServerConfig {
-    /// Confines this process for good, if the configuration does not say that it is not to be. Other programs are run by
-    /// a helper from then on, for which `cellar_worker::offer` was called. There must be one thread still, and nothing can
-    /// be listened at afterwards.
+    /// Confines this process for good, unless the configuration disables it. From then on a helper runs other programs;
+    /// `cellar_worker::offer` must have been called for it. The process must have a single thread, and cannot open
+    /// listeners afterwards.
     ///
     /// # Errors
-    /// What tenants are granted cannot be, a layer is missing that was asked for, or the system fails.
+    /// The grants of a tenant cannot be used, a required layer is missing, or the system fails.
     pub fn confine(&self) -> Result<Confined, ConfineError> {
         if self.isolate == Isolate::None {
             return Ok(Confined { isolation: Isolation::default(), _temporary: None });
@@ -99,7 +99,8 @@ impl ServerConfig {
         Ok(Confined { isolation, _temporary: Some(temporary) })
     }
 
-    /// Tenants whose artifacts lie where those of others do: who took over the process of one could read them there.
+    /// Returns the tenants that share a remote store of artifacts: an attacker in the process of one could read those
+    /// of the others.
     fn shared_remotes(&self) -> Result<Vec<String>, SetupError> {
         let mut remotes = Vec::new();
         for tenant in &self.tenants {
@@ -113,8 +114,8 @@ impl ServerConfig {
         Ok(shared.map(|(name, _)| format!("`{name}`")).collect())
     }
 
-    /// Confines this process to what the one tenant needs whose worker it is: no program, but those that this one starts to
-    /// draw charts and read tables, no socket, no file of others; what all share it only reads.
+    /// Confines this process to the needs of the one tenant whose worker it is: no programs other than the helper's for
+    /// charts and tables, no sockets, no files of other tenants; shared files are read-only.
     pub(crate) fn confine_for_tenant(&self, folder: &Path) -> Result<Confined, ConfineError> {
         let _ = tempfile::env::override_temp_dir(folder);
         let mut needs = Needs { read: vec![self.host.guests.clone(), self.host.cache.clone()], ..Needs::default() };
@@ -154,7 +155,7 @@ fn temporary_folder() -> io::Result<TempDir> {
     tempfile::tempdir_in(parent)
 }
 
-/// What a server needs, as it is found out.
+/// Needs of a server, as they are collected.
 #[derive(Debug, Default)]
 struct Plan {
     needs: Needs,
@@ -194,7 +195,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Where it is kept what cells did.
+    /// Adds the folders of the audit logs.
     fn kept(&mut self, tenant: &TenantConfig, file: &Config) {
         self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
         self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
@@ -210,14 +211,15 @@ impl Plan {
         Ok(())
     }
 
-    /// What cells see.
+    /// Adds the folders that cells see.
     fn session(&mut self, granted: &Granted) {
         self.mounts(&granted.session.folders.mounts);
         self.needs.read.extend(granted.session.folders.packages.clone());
         self.needs.write.extend(granted.session.folders.workspace.clone());
     }
 
-    /// A folder that is written to, and made if it is not there: what is not there cannot be named.
+    /// Adds a folder that is written to. Makes it if it does not exist, because a rule can only name an existing
+    /// folder.
     fn folder(&mut self, folder: &Path) {
         // Whoever uses it says what is wrong.
         let _ = fs::create_dir_all(folder);

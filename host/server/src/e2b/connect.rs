@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::told;
 use crate::problem::Problem;
 
-/// What a stream's messages are.
+/// MIME type of a stream's messages.
 const STREAM_TYPE: &str = "application/connect+json";
-/// The bit of an envelope that is the last one.
+/// Flag of the last envelope of a stream.
 const END: u8 = 2;
 /// Procedures of the process service that are answered by a stream.
 const STREAMS: [&str; 2] = ["Start", "Connect"];
 
-/// The word by which the protocol calls what a status says.
+/// Returns the protocol's code for the status of a problem.
 fn code(problem: &Problem) -> &'static str {
     match problem.status() {
         StatusCode::BAD_REQUEST => "invalid_argument",
@@ -36,17 +36,17 @@ fn code(problem: &Problem) -> &'static str {
     }
 }
 
-/// An error as the answer of a call.
+/// Returns an error as the response to a call.
 pub(super) fn refusal(problem: &Problem) -> Response {
     told(problem.status(), &error(problem))
 }
 
-/// An error as a message.
+/// Returns an error as a message.
 pub(super) fn error(problem: &Problem) -> Value {
     json!({ "code": code(problem), "message": problem.words() })
 }
 
-/// A message of a stream.
+/// Returns a message of a stream in its envelope.
 pub(super) fn envelope(flags: u8, message: &Value) -> Bytes {
     let text = message.to_string();
     let mut bytes = BytesMut::with_capacity(text.len().saturating_add(5));
@@ -56,17 +56,17 @@ pub(super) fn envelope(flags: u8, message: &Value) -> Bytes {
     bytes.freeze()
 }
 
-/// The last message of a stream.
+/// Returns the last message of a stream.
 pub(super) fn end(problem: Option<&Problem>) -> Bytes {
     envelope(END, &problem.map_or_else(|| json!({}), |problem| json!({ "error": error(problem) })))
 }
 
-/// The answer to a call that is answered by a stream.
+/// Returns the response to a call that is answered by a stream.
 pub(super) fn stream(body: axum_core::body::Body) -> Response {
     (StatusCode::OK, [(header::CONTENT_TYPE, STREAM_TYPE)], body).into_response()
 }
 
-/// What a client is told that wants to run a command.
+/// Returns the refusal of a request to run a command.
 pub(super) fn no_commands(procedure: &str) -> Response {
     let detail = "this sandbox runs no shell and no commands: use run_code, which has Python and JavaScript";
     let problem = Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", detail);
@@ -76,7 +76,7 @@ pub(super) fn no_commands(procedure: &str) -> Response {
     }
 }
 
-/// The message in the body of a call that is answered by a stream: one envelope, without compression.
+/// Returns the message in the body of a call that is answered by a stream: one envelope, without compression.
 pub(super) fn opened(body: &[u8]) -> Result<&[u8], Problem> {
     let bad = || Problem::bad("the body of this call is one message in its envelope, which is not compressed");
     let ([0, length @ ..], rest) = body.split_first_chunk::<5>().ok_or_else(bad)? else { return Err(bad()) };

@@ -1,5 +1,5 @@
-//! Contexts: namespaces of a sandbox over its one workspace. Those that are there from the start are the two languages of
-//! its first session; each other one is a session of its own.
+//! Contexts: namespaces of a sandbox over its one workspace. The initial ones are the two languages of its first
+//! session; each other one is a session of its own.
 
 use axum_core::response::IntoResponse;
 use cellar_engine::Language;
@@ -19,12 +19,12 @@ use crate::{
     tenant::{Opening, on_a_thread},
 };
 
-/// Contexts that a sandbox may have besides those from the start.
+/// Contexts that a sandbox may have besides the initial ones.
 const CONTEXTS_MAX: usize = 32;
-/// The languages of the contexts from the start, whose ids are their names.
+/// Languages of the initial contexts, whose ids are their names.
 const FIRST: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// The language of this name.
+/// Returns the language of this name.
 pub(super) fn language(name: &str) -> Result<Language, Problem> {
     language_named(name).ok_or_else(|| {
         let name: String = name.chars().take(40).collect();
@@ -36,7 +36,7 @@ fn is_first(id: &str) -> Option<Language> {
     FIRST.into_iter().find(|language| language_name(*language) == id)
 }
 
-/// The session of a context, and its language in that.
+/// Returns the session of a context, and its language there.
 pub(super) fn find(sandbox: &Sandbox, id: &str) -> Result<(String, Language), Problem> {
     if let Some(language) = is_first(id) {
         return Ok((sandbox.id.clone(), language));

@@ -1,4 +1,4 @@
-//! What clients ask of the service: sandboxes made, found, changed and ended.
+//! Requests to the service: sandboxes made, found, changed and ended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ use crate::{
     tenant::{Repeat, fingerprint},
 };
 
-/// The version of E2B's own agent whose answers these are like.
+/// Version of E2B's own agent whose responses these imitate.
 const ENVD_VERSION: &str = "0.6.4";
 /// Sandboxes of a page.
 const PAGE_MAX: usize = 100;
@@ -31,7 +31,7 @@ const FORKS_MAX: u64 = 16;
 /// Characters of a name of a snapshot.
 const NAME_CHARACTERS_MAX: usize = 100;
 
-/// Finds what the service is asked for.
+/// Routes a request to the service.
 pub(super) async fn route(call: Call, method: &Method, path: &[&str]) -> Answer {
     match (method.as_str(), path) {
         ("POST", ["v2", "sandboxes"] | ["sandboxes"]) => create(call).await,
@@ -67,7 +67,7 @@ fn time(millis: u64) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// What a client is told that is to use a sandbox.
+/// Returns the description of a sandbox for a client that is to use it, with its token.
 fn joined(sandbox: &Sandbox, token: &str) -> Value {
     let token = sandbox.token(token);
     json!({
@@ -82,7 +82,7 @@ fn joined(sandbox: &Sandbox, token: &str) -> Value {
     })
 }
 
-/// What is said of a sandbox.
+/// Returns the full description of a sandbox.
 fn detail(account: &Account, sandbox: &Sandbox) -> Value {
     let limits = account.tenant.hub.session(&sandbox.id).ok().map(|entry| entry.session.limits().clone());
     let limits = limits.unwrap_or_default();
@@ -341,7 +341,8 @@ fn list(call: &Call, with_paused: bool) -> Answer {
     page(call, list, |sandbox| detail(&call.account, sandbox))
 }
 
-/// A page of a list whose oldest come first, the newest first unless it is asked otherwise.
+/// Returns a page of a list that is ordered from the oldest on; the newest come first unless the request says
+/// otherwise.
 fn page(call: &Call, mut list: Vec<Sandbox>, json: impl Fn(&Sandbox) -> Value) -> Answer {
     match call.asked("order").as_deref() {
         None | Some("desc") => list.reverse(),
@@ -382,7 +383,7 @@ fn page(call: &Call, mut list: Vec<Sandbox>, json: impl Fn(&Sandbox) -> Value) -
     Ok(response)
 }
 
-/// A text without its `%XX`; one that would be no UTF-8 keeps a mark in the place.
+/// Decodes the `%XX` of a text; invalid UTF-8 is replaced by a mark.
 fn percent_decoded(text: &str) -> String {
     // In a query `+` is a space, here it is itself.
     let text = text.replace('+', "%2B");

@@ -21,7 +21,7 @@ use crate::{
     tenant::minted,
 };
 
-/// How often a stream says that it is there.
+/// Interval of heartbeats of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// `POST /execute`
@@ -55,7 +55,7 @@ pub(super) async fn run(mut call: Call, sandbox: Sandbox) -> Answer {
     follow(call.account, sandbox, run, cells.shown).await
 }
 
-/// The cells of a run, of which the client sees one.
+/// Cells of a run, of which the client sees one.
 struct Cells {
     all: Vec<Cell>,
     shown: usize,
@@ -96,7 +96,7 @@ const JAVASCRIPT_AFTER: &str = "\
 void ((env, key) => { for (const name of Object.keys(env)) delete env[name]; Object.assign(env, globalThis[key]); \
 delete globalThis[key]; })(process.env, Symbol.for('cellar.beforeRun'))";
 
-/// Tells of a run until it has ended.
+/// Streams a run until it has ended.
 async fn follow(account: Arc<Account>, sandbox: Sandbox, run: RunHandle, shown: usize) -> Answer {
     let mut reader = run.own(0);
     let first = reader.next().await;
@@ -141,7 +141,7 @@ async fn follow(account: Arc<Account>, sandbox: Sandbox, run: RunHandle, shown: 
     Ok(response)
 }
 
-/// What a client is told of an event.
+/// Returns the line that a client receives for an event; none for events that clients do not know.
 fn told(kind: &EventKind, shown: usize) -> Option<Bytes> {
     let stream = |name: &str, text: &str| {
         let timestamp = now_nanos();

@@ -21,22 +21,22 @@ use crate::{
     tenant::on_a_thread,
 };
 
-/// What clients call the folder that cells have as their workspace.
+/// Clients' path of the folder that cells have as their workspace.
 pub(super) const HOME: &str = "/home/user";
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// A place in the tree of a sandbox.
+/// Path in the tree of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// As clients call it.
+    /// Path as clients write it.
     pub(super) shown: String,
-    /// As cells do.
+    /// Path as cells see it.
     pub(super) guest: String,
 }
 
 impl Place {
-    /// The place of a path, which begins in the workspace unless it is absolute.
+    /// Parses a path, which begins in the workspace unless it is absolute.
     pub(super) fn of(path: &str) -> Result<Place, Problem> {
         if path.len() > PATH_BYTES_MAX || path.contains('\0') {
             return Err(Problem::bad(format!("a path has {PATH_BYTES_MAX} bytes at most, and no NUL")));
@@ -58,30 +58,30 @@ impl Place {
         Ok(Place::at(format!("/{}", names.join("/"))))
     }
 
-    /// The place that clients call so.
+    /// Returns the place of a normalized path of clients.
     fn at(shown: String) -> Place {
         let in_home = shown.strip_prefix(HOME).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let guest = in_home.map_or_else(|| shown.clone(), |rest| format!("{WORKSPACE}{rest}"));
         Place { shown, guest }
     }
 
-    /// What lies under it by this name.
+    /// Returns the place of this name in it.
     pub(super) fn under(&self, name: &str) -> Place {
         let join = |folder: &str| format!("{}/{name}", folder.trim_end_matches('/'));
         Place { shown: join(&self.shown), guest: join(&self.guest) }
     }
 
-    /// Its last name.
+    /// Returns its last name.
     pub(super) fn name(&self) -> &str {
         self.shown.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("/")
     }
 
-    /// The folder that it is in, as cells call it.
+    /// Returns the folder that it is in, as cells see it.
     pub(super) fn parent(&self) -> &str {
         self.guest.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
 
-    /// Whether it is a folder that every session has, by any of its names, or lies above one.
+    /// Returns true if it is a folder that every session has, by any of its names, or lies above one.
     pub(super) fn is_root(&self) -> bool {
         let is_at_or_above = |folder: &&str| {
             let rest = folder.strip_prefix(self.guest.as_str());
@@ -90,7 +90,7 @@ impl Place {
         self.guest == "/" || [WORKSPACE, TEMPORARY].iter().chain(&ALIASES).any(is_at_or_above)
     }
 
-    /// What is said of a file that cannot be had, or changed.
+    /// Returns the problem for a file that cannot be read or changed.
     pub(super) fn fault(&self, error: FileError) -> Problem {
         let (status, code) = match error {
             FileError::NotFound => (StatusCode::NOT_FOUND, "unknown"),
@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-/// The signature of a text that has the token of a sandbox in it, as clients make it for addresses.
+/// Returns the signature of a text that includes a sandbox's token, as clients make it for addresses.
 pub(super) fn signature(text: &str) -> String {
     format!("v1_{}", STANDARD_NO_PAD.encode(Sha256::digest(text.as_bytes())))
 }
@@ -190,7 +190,7 @@ fn info(place: &Place) -> Value {
     json!({ "name": place.name(), "type": "file", "path": place.shown })
 }
 
-/// The body of a request that is compressed with gzip, which may have as many bytes then as one that is not.
+/// Decompresses the gzip body of a request. The limit of bytes applies to it without compression as well.
 async fn inflated(call: &mut Call) -> Result<Vec<u8>, Problem> {
     let bytes = call.body().await?;
     let most = call.state.body_bytes_max;
@@ -208,14 +208,14 @@ async fn inflated(call: &mut Call) -> Result<Vec<u8>, Problem> {
     Ok(inflated)
 }
 
-/// Puts these bytes in the place of a file. Blocks.
+/// Replaces a file with these bytes. Blocks.
 fn put(session: &Session, place: &Place, bytes: &[u8]) -> Result<(), Problem> {
     let mut files = session.files();
     check_target(&mut files, place)?;
     replace(&mut files, &place.guest, bytes).map_err(|error| place.fault(error))
 }
 
-/// A folder is not overwritten.
+/// Checks that the target of a write is no folder.
 fn check_target(files: &mut cellar_files::Files, place: &Place) -> Result<(), Problem> {
     match files.stat_at(ROOT, &place.guest, true) {
         Ok(found) if found.kind == FileKind::Directory => Err(place.fault(FileError::IsDirectory)),
@@ -224,7 +224,7 @@ fn check_target(files: &mut cellar_files::Files, place: &Place) -> Result<(), Pr
     }
 }
 
-/// Puts what comes in the place of a file, piece by piece. Nothing is seen of it before it is whole.
+/// Replaces a file with the body of a request, piece by piece. The new file is not visible before it is whole.
 async fn stream(call: &mut Call, session: Session, place: Place) -> Result<(), Problem> {
     let body = std::mem::take(&mut call.body);
     let part = format!("{}/.upload-{}", place.parent(), characters(16));

@@ -17,7 +17,7 @@ const ENTRIES_MAX: usize = 10_000;
 /// Folders within folders of a list.
 const DEPTH_MAX: u64 = 64;
 
-/// What is done with the files of a session.
+/// Operation on the files of a session.
 type Work = Box<dyn FnOnce(&Session) -> Result<Value, Problem> + Send>;
 
 /// Answers a call.
@@ -75,7 +75,7 @@ fn depth(object: &Map<String, Value>) -> Result<u64, Problem> {
     }
 }
 
-/// What clients are told of a file or a folder.
+/// Returns the description of a file or folder for clients.
 pub(super) fn entry(files: &mut Files, place: &Place) -> Result<Value, Problem> {
     let found = files.stat_at(ROOT, &place.guest, false).map_err(|error| place.fault(error))?;
     Ok(entry_json(files, place, &found))
@@ -117,7 +117,7 @@ fn entry_json(files: &mut Files, place: &Place, found: &Stat) -> Value {
     entry
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 pub(super) fn names(files: &mut Files, place: &Place) -> Result<Vec<String>, Problem> {
     let how = OpenHow { read: true, directory: true, follow_symlinks: true, ..OpenHow::default() };
     let folder = files.open(ROOT, &place.guest, how).map_err(|error| place.fault(error))?;
@@ -135,7 +135,7 @@ pub(super) fn names(files: &mut Files, place: &Place) -> Result<Vec<String>, Pro
     Ok(names)
 }
 
-/// What is in a folder, and in those in it down to a depth.
+/// Lists a folder, and the folders in it down to a depth.
 fn list(files: &mut Files, place: Place, depth: u64) -> Result<Vec<Value>, Problem> {
     let mut entries = Vec::new();
     // Each folder is followed by what is in it.

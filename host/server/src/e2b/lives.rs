@@ -1,4 +1,4 @@
-//! How sandboxes come to be and end: made, resumed, paused, forked, kept as snapshots, killed, by clients or when their time
+//! Lifecycle of sandboxes: made, resumed, paused, forked, kept as snapshots, and killed, by clients or when their time
 //! is over.
 
 use std::{
@@ -17,16 +17,16 @@ use super::{
 };
 use crate::{access::characters, problem::Problem, tenant::Opening};
 
-/// How often it is looked whose time is over.
+/// Interval between checks for sandboxes whose time is over.
 const LOOK: Duration = Duration::from_millis(500);
 /// Characters of an id: lower-case letters and digits, because hosts are named by it.
 const ID_LENGTH: usize = 25;
-/// Seconds of a sandbox that says nothing, as with E2B.
+/// Lifetime in seconds of a sandbox whose request names none, as with E2B.
 pub(super) const TIMEOUT_SECONDS: u64 = 300;
 /// Seconds that a sandbox may ask for.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 30 * 24 * 3_600;
 
-/// What a template is: E2B's names of its own, and those of the guests. See [`usual_guests`] for those that name none.
+/// Templates, by name: E2B's own names, and those of the guests. See [`usual_guests`] for those that name no guests.
 const TEMPLATES: [(&str, &[GuestName], Language); 8] = [
     ("code-interpreter-v1", &[], Language::Python),
     ("code-interpreter", &[], Language::Python),
@@ -114,14 +114,15 @@ pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox
     }
 }
 
-/// The guests of a template that names none. E2B's have NumPy and pandas: so has this one, where that guest is there, and the
-/// tenant's configuration does not say otherwise.
+/// Returns the guests of a template that names none. E2B's have NumPy and pandas; so has this one, where that guest is
+/// installed and the tenant's configuration does not say otherwise.
 fn usual_guests(account: &Account) -> Vec<GuestName> {
     let says = account.tenant.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
     if !says && account.tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
 }
 
-/// Keeps a sandbox and makes its sessions. Whatever happens meanwhile, a session of it is there only while its record says so.
+/// Records a sandbox and makes its sessions. Whatever happens meanwhile, a session of it exists only while its record
+/// says so.
 async fn make(
     account: &Account,
     sandbox: Sandbox,
@@ -146,18 +147,18 @@ fn unknown_template(template: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
 }
 
-/// What this server does not do for clients of E2B.
+/// Returns the refusal of a feature that this server lacks.
 pub(super) fn unimplemented(what: &str) -> Problem {
     Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", format!("{what} is not implemented by this server"))
 }
 
-/// The contexts of a sandbox that is to be made of another one.
+/// Returns the contexts of a sandbox that is to be made from another one.
 fn contexts_of(id: &str, from: &Sandbox) -> Vec<Context> {
     let context = |(place, context): (usize, &Context)| Context { id: format!("{id}-{place}"), ..context.clone() };
     (1..).zip(&from.contexts).map(context).collect()
 }
 
-/// Makes the sessions of a sandbox again for another one, with their state and a copy of the files.
+/// Copies the sessions of a sandbox for another one, with their state and a copy of the files.
 async fn copy(account: &Account, from: &Sandbox, to: &Sandbox) -> Result<(), Problem> {
     account.tenant.fork(&from.id, Some(to.id.clone())).await?;
     for (old, new) in from.contexts.iter().zip(&to.contexts) {
@@ -192,13 +193,13 @@ pub(super) async fn take_snapshot(account: &Account, of: &Sandbox, name: Option<
     Ok(kept)
 }
 
-/// The sandbox of this id, if its time is not over, or it is paused then.
+/// Returns the sandbox of this id, unless its time is over and it is not to be paused then.
 pub(super) fn find(account: &Account, id: &str) -> Result<Sandbox, Problem> {
     let sandbox = account.sandboxes.get(id).filter(|sandbox| sandbox.auto_pause || !sandbox.is_due(now()));
     sandbox.ok_or_else(|| not_found(id))
 }
 
-/// Gives the memory of a sandbox back until somebody connects to it. Whether it was running.
+/// Frees the memory of a sandbox until somebody connects to it. Returns true if it was running.
 pub(super) async fn pause(account: &Account, id: &str, is_with_memory: bool) -> Result<bool, Problem> {
     find(account, id)?;
     let mut was_running = false;
@@ -235,7 +236,7 @@ fn cancel_runs(account: &Account, sandbox: &Sandbox) {
     }
 }
 
-/// Resumes a sandbox, if it is paused, for at least so many seconds from now. Whether it was paused.
+/// Resumes a sandbox, if it is paused, for at least `timeout` seconds from now. Also returns true if it was paused.
 pub(super) async fn resume(
     account: &Account,
     id: &str,
@@ -258,21 +259,22 @@ pub(super) async fn resume(
     Ok((sandbox, was_paused))
 }
 
-/// Has a sandbox end so many seconds from now.
+/// Sets the end of a sandbox, in seconds from now.
 pub(super) fn set_timeout(account: &Account, id: &str, timeout: u64) -> Result<(), Problem> {
     find(account, id)?;
     let changed = account.sandboxes.change(id, |sandbox| sandbox.end_at = end_at(timeout))?;
     changed.map(drop).ok_or_else(|| not_found(id))
 }
 
-/// Ends a sandbox, or removes a snapshot. Whether it was there.
+/// Ends a sandbox, or removes a snapshot. Returns true if it existed.
 pub(super) async fn remove(account: &Account, id: &str) -> bool {
     let Some(over) = account.sandboxes.end(id, Sandbox::is_whole) else { return false };
     end_sessions(account, &over).await;
     true
 }
 
-/// Removes the sessions of a sandbox that is over, and forgets it. While somebody holds one of them it is tried again.
+/// Removes the sessions of a sandbox that is over, and forgets it. If a session cannot be removed, it is tried again
+/// later.
 async fn end_sessions(account: &Account, over: &Sandbox) {
     match remove_sessions(account, over).await {
         true => account.sandboxes.forget(&over.id),
@@ -280,7 +282,7 @@ async fn end_sessions(account: &Account, over: &Sandbox) {
     }
 }
 
-/// Whether all of them went.
+/// Removes the sessions of a sandbox; returns true if none is left.
 async fn remove_sessions(account: &Account, over: &Sandbox) -> bool {
     let mut all_went = true;
     account.watchers.forget(&over.id);
@@ -297,7 +299,8 @@ async fn remove_sessions(account: &Account, over: &Sandbox) -> bool {
     all_went
 }
 
-/// Removes what a server has left that crashed: sessions that were being made or removed, and sandboxes without sessions.
+/// Cleans up after a crash of the server: removes sessions that were being made or removed, and sandboxes without
+/// sessions.
 async fn heal(account: &Account) -> Result<(), Problem> {
     let found = account.sandboxes.found();
     if found.is_empty() {
@@ -325,13 +328,14 @@ async fn heal(account: &Account) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What is said of a sandbox that the service is asked about.
+/// Returns the problem for a sandbox that does not exist.
 pub(super) fn not_found(id: &str) -> Problem {
     let id: String = id.chars().take(100).collect();
     Problem::new(StatusCode::NOT_FOUND, "unknown", format!("Sandbox {id} not found"))
 }
 
-/// The sandbox, if it may be used now: a paused one is resumed if it is to be, and one whose time is over is none.
+/// Returns the sandbox, if it may be used now. A paused one is resumed if it has `auto_resume`; one whose time is over
+/// is refused.
 pub(super) async fn running(account: &Account, sandbox: Sandbox) -> Result<Sandbox, Problem> {
     let sandbox = match sandbox.is_paused && sandbox.auto_resume {
         true => resume(account, &sandbox.id, TIMEOUT_SECONDS, true).await?.0,

@@ -1,4 +1,4 @@
-//! What cells display, as clients have it.
+//! Outputs of cells, in the form of E2B's clients.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::mime::{MimeBundle, MimeData};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::charts;
 
-/// Clients' names of the types that they know as texts.
+/// Clients' names of the MIME types whose data they take as text.
 const TEXTS: [(&str, &str); 9] = [
     ("text/html", "html"),
     ("text/markdown", "markdown"),
@@ -52,7 +52,7 @@ pub(super) fn result(bundle: &MimeBundle, is_main: bool) -> Value {
     Value::Object(result)
 }
 
-/// The text without the quotes of a text, as clients know values that are one.
+/// Returns a text value without its quotes, as clients expect it.
 fn unquoted(text: &str) -> &str {
     let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     inner('\'').or_else(|| inner('"')).unwrap_or(text)

@@ -1,5 +1,5 @@
-//! Which sessions of a tenant are a sandbox: what E2B's clients know of one that sessions do not say of themselves. The
-//! sessions themselves are the hub's.
+//! Records of the sandboxes of a tenant: which sessions they consist of, and what E2B's clients know of them that
+//! sessions do not record. The sessions themselves are the hub's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,50 +18,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::{access::digest, problem::Problem};
 
-/// Name of the folder in which is kept which sessions are a sandbox.
+/// Name of the folder of the records.
 const SANDBOXES: &str = ".sandboxes";
 /// Sandboxes and snapshots of a tenant.
 const SANDBOXES_MAX: usize = 10_000;
-/// Bytes of what is kept of one.
+/// Bytes of one record.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of what is kept of all of them, in memory as well.
+/// Bytes of all records, in memory as well.
 const RECORDS_BYTES_MAX: usize = 64 << 20;
-/// How soon there may be room.
+/// Time after which a client may try again when the limits are reached.
 const RETRY: Duration = Duration::from_secs(60);
-/// Bytes that a text takes besides what it says, roughly.
+/// Memory that a text takes besides its bytes, roughly.
 const TEXT_BYTES: usize = 96;
 
-/// What is kept of a sandbox, or of a snapshot of one.
+/// Record of a sandbox, or of a snapshot of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Sandbox {
-    /// Its id, which is the name of its first session: that of the contexts that are there from the start.
+    /// Id, which is the name of its first session: that of the contexts that exist from the start.
     pub(crate) id: String,
     pub(crate) template: String,
-    /// The language of code that names none.
+    /// Language of code for which the client names none.
     pub(crate) language: String,
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     pub(crate) started_at: u64,
-    /// When it ends, unless it is paused.
+    /// End, in milliseconds since the Unix epoch, unless it is paused.
     pub(crate) end_at: u64,
     pub(crate) is_paused: bool,
-    /// It is paused, and not killed, when its time is over.
+    /// True if it is paused, and not killed, when its time is over.
     pub(crate) auto_pause: bool,
-    /// A request for it resumes it.
+    /// True if a request for it resumes it.
     pub(crate) auto_resume: bool,
-    /// What the tokens of its clients are made with.
+    /// Secret from which the tokens of its clients are made.
     pub(crate) secret: String,
     /// Contexts that clients have made, each a session of its own.
     pub(crate) contexts: Vec<Context>,
-    /// Of a snapshot, the sandbox that it was made of.
+    /// Sandbox that a snapshot was made of; absent for a sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) snapshot_of: Option<String>,
-    /// Of a snapshot, the name that it was given.
+    /// Name that a snapshot was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Sessions that are being made for it, or removed. Nobody finds it while its own is among them. What stands here when the
-    /// server starts was left by one that has crashed, and is removed.
+    /// Sessions that are being made for it, or removed. While its first session is among them, the sandbox cannot be
+    /// found. Those that are here when the server starts were left by a crash, and are removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) loose: Vec<String>,
 }
@@ -69,42 +69,42 @@ pub(crate) struct Sandbox {
 /// A context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Context {
-    /// The name of its session, or of its language for one that is there from the start.
+    /// Name of its session; for an initial context, the name of its language.
     pub(crate) id: String,
     pub(crate) language: String,
     pub(crate) cwd: String,
 }
 
 impl Sandbox {
-    /// The token by which a client shows that whoever has this token of the server has sent it here. It is of use for as
-    /// long as that one is.
+    /// Returns the access token of the sandbox that belongs to a token of the server. It is valid for as long as that
+    /// one.
     pub(crate) fn token(&self, token_id: &str) -> String {
         let Sandbox { id, secret, .. } = self;
         format!("{token_id}.{}", digest(&format!("{secret}:{id}:{token_id}:{secret}")))
     }
 
-    /// Its sessions, those of contexts first.
+    /// Returns its sessions, those of contexts first.
     pub(crate) fn sessions(&self) -> Vec<String> {
         self.contexts.iter().map(|context| context.id.clone()).chain([self.id.clone()]).collect()
     }
 
-    /// Whatever there may be of its sessions.
+    /// Returns all sessions that may exist of it, loose ones as well.
     pub(crate) fn all_sessions(&self) -> BTreeSet<String> {
         self.sessions().into_iter().chain(self.loose.iter().cloned()).collect()
     }
 
-    /// Whether its sessions are there, and shall be.
+    /// Returns true unless its first session is being made or removed.
     pub(crate) fn is_whole(&self) -> bool {
         !self.loose.contains(&self.id)
     }
 
-    /// As one whose time is over, that nobody finds.
+    /// Returns the record as that of a sandbox that is over, which cannot be found.
     fn over(&self) -> Sandbox {
         let loose = self.all_sessions().into_iter().collect();
         Sandbox { end_at: 0, is_paused: false, auto_pause: false, snapshot_of: None, loose, ..self.clone() }
     }
 
-    /// Bytes that it takes in memory, roughly.
+    /// Returns the bytes that it takes in memory, roughly.
     fn size_bytes(&self) -> usize {
         let pairs = self.metadata.iter().flat_map(|(name, value)| [name, value]);
         let contexts = self.contexts.iter().flat_map(|one| [&one.id, &one.language, &one.cwd]);
@@ -114,7 +114,7 @@ impl Sandbox {
         sizes.fold(size_of::<Sandbox>(), usize::saturating_add)
     }
 
-    /// Whether its time is over.
+    /// Returns true if its time is over. A snapshot or a paused sandbox is never due.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         !self.is_snapshot() && !self.is_paused && self.end_at <= now
     }
@@ -124,7 +124,7 @@ impl Sandbox {
     }
 }
 
-/// What clients call a language.
+/// Returns the clients' name of a language.
 pub(crate) fn language_name(language: Language) -> &'static str {
     match language {
         Language::JavaScript => "javascript",
@@ -132,7 +132,7 @@ pub(crate) fn language_name(language: Language) -> &'static str {
     }
 }
 
-/// The language that clients mean.
+/// Returns the language that a client's name stands for.
 pub(crate) fn language_named(name: &str) -> Option<Language> {
     match name.to_ascii_lowercase().as_str() {
         "python" | "python3" | "py" => Some(Language::Python),
@@ -146,26 +146,26 @@ pub(crate) fn folder_in(store: &Path) -> PathBuf {
     store.join(SANDBOXES)
 }
 
-/// The sandboxes of a tenant, each in a file of its own as well.
+/// Sandboxes of a tenant, in memory and each in a file of its own.
 #[derive(Debug)]
 pub(crate) struct Sandboxes {
     folder: PathBuf,
     kept: Mutex<Kept>,
-    /// Those that were there from the start, as they were.
+    /// Records that were found at the start of the server, as they were then.
     found: Mutex<Vec<Sandbox>>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     by_id: BTreeMap<String, Sandbox>,
-    /// Bytes that they take.
+    /// Bytes that the records take.
     bytes: usize,
-    /// Ids of those that somebody is ending.
+    /// Ids of sandboxes that are being ended.
     ending: BTreeSet<String>,
 }
 
 impl Kept {
-    /// Puts one in the place of what was there by its id.
+    /// Stores a record, replacing the one of its id.
     fn put(&mut self, sandbox: Sandbox) {
         self.bytes = self.bytes.saturating_add(sandbox.size_bytes());
         if let Some(old) = self.by_id.insert(sandbox.id.clone(), sandbox) {
@@ -173,7 +173,7 @@ impl Kept {
         }
     }
 
-    /// Whether there is room for one in the place of another, or of none.
+    /// Checks that the bytes of all records stay within their limit when `new` replaces `old`.
     fn check_bytes(&self, new: &Sandbox, old: Option<&Sandbox>) -> Result<(), Problem> {
         let (new, old) = (new.size_bytes(), old.map_or(0, Sandbox::size_bytes));
         if new <= old || self.bytes.saturating_sub(old).saturating_add(new) <= RECORDS_BYTES_MAX {
@@ -194,7 +194,7 @@ impl Kept {
 }
 
 impl Sandboxes {
-    /// Those that are kept in this folder. One that was being made, or removed, is over. Blocks.
+    /// Reads the records in a folder. A sandbox that was being made or removed is over. Blocks.
     pub(crate) fn open(folder: PathBuf) -> Sandboxes {
         let mut kept = Kept::default();
         let mut found = Vec::new();
@@ -218,18 +218,18 @@ impl Sandboxes {
         lock(&self.kept)
     }
 
-    /// Those that were there when this was opened, for whoever asks first.
+    /// Takes the records that were found at the start; a second call returns none.
     pub(crate) fn found(&self) -> Vec<Sandbox> {
         std::mem::take(&mut *lock(&self.found))
     }
 
-    /// The sandbox of this id, if it is none that only a snapshot is kept of.
+    /// Returns the sandbox of this id. One that is not whole, or is a snapshot, is not found.
     pub(crate) fn get(&self, id: &str) -> Option<Sandbox> {
         let kept = self.lock();
         kept.by_id.get(id).filter(|sandbox| sandbox.is_whole() && !sandbox.is_snapshot()).cloned()
     }
 
-    /// The snapshot of this id, or of this name; of several with one name the latest.
+    /// Returns the snapshot of this id, or of this name; of several with one name the latest.
     pub(crate) fn snapshot(&self, id: &str) -> Option<Sandbox> {
         let id = id.strip_suffix(":default").unwrap_or(id);
         let kept = self.lock();
@@ -238,7 +238,7 @@ impl Sandboxes {
         snapshots().find(|kept| kept.id == id).or(named).cloned()
     }
 
-    /// All of them, the oldest first.
+    /// Lists the records, the oldest first.
     pub(crate) fn list(&self, snapshots: bool) -> Vec<Sandbox> {
         let is_one = |sandbox: &&Sandbox| sandbox.is_whole() && sandbox.is_snapshot() == snapshots;
         let mut list: Vec<Sandbox> = self.lock().by_id.values().filter(is_one).cloned().collect();
@@ -246,7 +246,7 @@ impl Sandboxes {
         list
     }
 
-    /// Those whose time is over, and that nobody is ending.
+    /// Returns the sandboxes whose time is over and that are not being ended.
     pub(crate) fn due(&self, now: u64) -> Vec<Sandbox> {
         let kept = self.lock();
         let is_due = |sandbox: &&Sandbox| sandbox.is_due(now) && !kept.ending.contains(&sandbox.id);
@@ -259,13 +259,13 @@ impl Sandboxes {
             .collect()
     }
 
-    /// Whether there is room for another one.
+    /// Checks that one more sandbox is allowed.
     pub(crate) fn check_room(&self) -> Result<(), Problem> {
         self.lock().check_room()
     }
 
-    /// Keeps another one, whose sessions are to be made: nobody finds it until it is [whole](Sandboxes::complete). Blocks for a
-    /// moment.
+    /// Records a sandbox whose sessions are to be made. It is not found until it is [complete](Sandboxes::complete).
+    /// Blocks for a moment.
     pub(crate) fn begin(&self, sandbox: &Sandbox) -> Result<(), Problem> {
         let begun = Sandbox { loose: sandbox.sessions(), ..sandbox.clone() };
         let mut kept = self.lock();
@@ -276,7 +276,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Has one be found whose sessions are there. Blocks for a moment.
+    /// Marks a sandbox as complete, so that it is found. Blocks for a moment.
     pub(crate) fn complete(&self, sandbox: Sandbox) -> Result<Sandbox, Problem> {
         let mut kept = self.lock();
         self.write(&sandbox)?;
@@ -284,7 +284,7 @@ impl Sandboxes {
         Ok(sandbox)
     }
 
-    /// Changes one, and returns what it is then; none, if there is none. Blocks for a moment.
+    /// Changes a record, and returns it as it is then; none if there is none. Blocks for a moment.
     pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut Sandbox)) -> Result<Option<Sandbox>, Problem> {
         let mut kept = self.lock();
         let is_one = |sandbox: &&Sandbox| sandbox.is_whole() && !sandbox.is_snapshot();
@@ -299,9 +299,9 @@ impl Sandboxes {
         Ok(Some(changed))
     }
 
-    /// Has nobody find one any more, and returns it to whoever is the first to end it, if it is as that one wants it: its
-    /// sessions are to be removed, and then it is to be [forgotten](Sandboxes::forget), or [left](Sandboxes::leave) to be
-    /// tried again. Blocks for a moment.
+    /// Makes a sandbox that is as the caller wants it impossible to find, and returns it to the first caller that ends
+    /// it. That caller must remove its sessions, and then [forget](Sandboxes::forget) it, or [leave](Sandboxes::leave)
+    /// it to be tried again. Blocks for a moment.
     pub(crate) fn end(&self, id: &str, is_wanted: impl FnOnce(&Sandbox) -> bool) -> Option<Sandbox> {
         let mut kept = self.lock();
         let sandbox = kept.by_id.get(id).filter(|_| !kept.ending.contains(id))?;
@@ -320,7 +320,7 @@ impl Sandboxes {
         Some(over)
     }
 
-    /// Forgets one whose sessions have gone. Blocks for a moment.
+    /// Forgets a sandbox whose sessions are removed. Blocks for a moment.
     pub(crate) fn forget(&self, id: &str) {
         let mut kept = self.lock();
         kept.ending.remove(id);
@@ -330,7 +330,7 @@ impl Sandboxes {
         let _ = fs::remove_file(self.folder.join(id));
     }
 
-    /// Leaves one whose sessions have not all gone.
+    /// Leaves a sandbox whose sessions could not all be removed, to be ended again.
     pub(crate) fn leave(&self, id: &str) {
         self.lock().ending.remove(id);
     }
@@ -389,7 +389,7 @@ mod tests {
         assert!(second.get("b").is_none() && second.get("c").is_none() && second.due(3).is_empty());
     }
 
-    /// What there is when the server starts after a crash, whenever that was.
+    /// State after a restart that follows a crash at any moment.
     #[test]
     fn what_was_being_made_or_removed_is_over_after_a_crash() {
         let folder = tempfile::tempdir().expect("a folder");

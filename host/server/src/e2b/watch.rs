@@ -1,5 +1,4 @@
-//! Folders that clients watch. It is looked from time to time what has changed: what came and went between two looks is not
-//! told.
+//! Folders that clients watch, by polling: a file that appears and disappears between two polls is not reported.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -33,16 +32,16 @@ use crate::{
 const ENTRIES_MAX: usize = 10_000;
 /// Watchers of a tenant, streams among them.
 const WATCHERS_MAX: usize = 64;
-/// How long a watcher is kept that nobody asks.
+/// Time for which a watcher is kept that no client asks about.
 const KEPT: Duration = Duration::from_secs(3_600);
-/// How often it is looked for a stream, at most.
+/// Interval of polls for a stream, at least.
 const LOOK: Duration = Duration::from_millis(250);
-/// How many times as long as a look takes it is waited for the next.
+/// Pause between polls, as a multiple of the time that a poll takes.
 const REST_PER_LOOK: u32 = 10;
-/// How often a stream says that it is there.
+/// Interval of heartbeats of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What a client asked to watch.
+/// Folder that a client watches, with its options.
 #[derive(Clone, Debug)]
 struct Watched {
     place: Place,
@@ -50,7 +49,7 @@ struct Watched {
     with_entries: bool,
 }
 
-/// What can be told of a name without reading it: kind, size, time of the last change, inode.
+/// State of each name, as found without reading files: kind, size, time of the last change, inode.
 type Look = BTreeMap<String, (FileKind, u64, u64, u64)>;
 
 #[derive(Debug)]
@@ -68,7 +67,7 @@ pub(crate) struct Watchers {
     streams: Arc<Mutex<usize>>,
 }
 
-/// The right to one more stream.
+/// Permit for one more stream.
 struct Streaming(Arc<Mutex<usize>>);
 
 impl Drop for Streaming {
@@ -84,12 +83,12 @@ fn full() -> Problem {
 }
 
 impl Watchers {
-    /// Forgets those of a sandbox.
+    /// Removes the watchers of a sandbox.
     pub(crate) fn forget(&self, sandbox: &str) {
         lock(&self.by_id).retain(|_, watcher| watcher.sandbox != sandbox);
     }
 
-    /// Keeps one; others may have come since there was room.
+    /// Adds a watcher. Fails if others have taken the last place since the check.
     fn add(&self, id: String, watcher: Watcher) -> Result<(), Problem> {
         let mut by_id = lock(&self.by_id);
         if by_id.len().saturating_add(*lock(&self.streams)) >= WATCHERS_MAX {
@@ -99,7 +98,7 @@ impl Watchers {
         Ok(())
     }
 
-    /// Counts one more stream.
+    /// Takes a permit for a stream.
     fn begin_stream(&self) -> Result<Streaming, Problem> {
         let by_id = lock(&self.by_id);
         let mut streams = lock(&self.streams);
@@ -126,7 +125,7 @@ fn watched(object: &Map<String, Value>) -> Result<Watched, Problem> {
     Ok(Watched { place: Place::of(path)?, is_recursive: is("recursive"), with_entries: is("includeEntry") })
 }
 
-/// What is in a folder now.
+/// Reads the names in a folder and their states.
 fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
     let mut look = Look::new();
     let mut unseen = vec![(watched.place.clone(), String::new())];
@@ -157,7 +156,7 @@ fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
     Ok(look)
 }
 
-/// What happened between two looks: each name, and what is said of it.
+/// Returns the events between two polls: each name, with the type of its event.
 fn changes(before: &Look, after: &Look) -> Vec<(String, &'static str)> {
     let inodes_only_in = |these: &Look, those: &Look| -> HashSet<u64> {
         these.iter().filter(|(name, _)| !those.contains_key(*name)).map(|(_, look)| look.3).collect()
@@ -183,7 +182,7 @@ fn changes(before: &Look, after: &Look) -> Vec<(String, &'static str)> {
     changes
 }
 
-/// Looks again, and tells what has happened. Blocks.
+/// Polls once, and returns the events since the last poll. Blocks.
 fn news(session: &Session, watched: &Watched, seen: &mut Look) -> Result<Vec<Value>, Problem> {
     let mut files = session.files();
     let now = look(&mut files, watched)?;
@@ -201,7 +200,7 @@ fn news(session: &Session, watched: &Watched, seen: &mut Look) -> Result<Vec<Val
     Ok(changes.into_iter().map(event).collect())
 }
 
-/// Begins to watch for a client that will ask.
+/// Creates a watcher, which its client will ask for events.
 pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     let watched = watched(&call.object().await?)?;
     call.account.watchers.check_room()?;
@@ -225,7 +224,7 @@ fn watcher_id(object: &Map<String, Value>) -> Result<&str, Problem> {
     object.get("watcherId").and_then(Value::as_str).ok_or_else(unknown)
 }
 
-/// Tells what has happened since a client asked last.
+/// Returns the events since the client asked last.
 pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
     let object = call.object().await?;
     let id = watcher_id(&object)?.to_owned();
@@ -249,7 +248,7 @@ pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
     Ok(told(StatusCode::OK, &json!({ "events": news? })))
 }
 
-/// Ends a watcher.
+/// Removes a watcher.
 pub(super) async fn remove(mut call: Call, sandbox: Sandbox) -> Answer {
     let object = call.object().await?;
     let id = watcher_id(&object)?;
@@ -259,7 +258,7 @@ pub(super) async fn remove(mut call: Call, sandbox: Sandbox) -> Answer {
     Ok(told(StatusCode::OK, &json!({})))
 }
 
-/// Watches for a client that reads.
+/// Streams events to a client.
 pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
     let refused = |problem: &Problem| Ok(connect::stream(Body::from(connect::end(Some(problem)))));
     let begun = async {

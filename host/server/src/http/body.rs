@@ -1,4 +1,4 @@
-//! Bodies: read in pieces, and with what goes along with them until they were read or are not wanted any more.
+//! Bodies, read in pieces, and companions that live as long as a body is read.
 
 use std::{
     pin::Pin,
@@ -15,19 +15,19 @@ use crate::problem::Problem;
 
 /// Bytes of a file that are read or written at once.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
-/// Time that the next piece of a body may take to come.
+/// Timeout of the next piece of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that are read of a body that nobody wanted.
+/// Bytes of an unread body that are drained, at most.
 const UNWANTED_BYTES_MAX: usize = 256 << 20;
-/// Time that this may take.
+/// Time for which an unread body is drained, at most.
 const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that the next piece of such a body may take to come.
+/// Timeout of the next piece of such a body.
 const UNWANTED_PIECE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The next piece of the body that brings a `what`, as large as any is taken unless it is the last.
+/// Reads the next piece of the body of a `what`: `PIECE_BYTES` or more, unless it is the last.
 ///
 /// # Errors
-/// It does not go on to come, or broke off.
+/// The body stalls, or breaks off.
 pub(crate) async fn next_piece(body: &mut axum_core::body::Body, what: &str) -> Result<Option<BytesMut>, Problem> {
     let mut gathered = BytesMut::new();
     while gathered.len() < PIECE_BYTES {
@@ -46,18 +46,18 @@ pub(crate) async fn next_piece(body: &mut axum_core::body::Body, what: &str) -> 
 
 /// Companion of a body, which is dropped with it.
 pub(crate) trait Companion<B: Body>: Unpin {
-    /// The last that is said instead of an error, if not the error itself.
+    /// Returns the last bytes to send in the place of an error; none to pass on the error.
     fn last(&mut self, _error: &B::Error) -> Option<Bytes> {
         None
     }
 
-    /// Nobody reads on; this is what was left.
+    /// Takes the rest of a body that nobody reads on.
     fn left(&mut self, _rest: B) {}
 }
 
 /// A body with its companion.
 pub(crate) struct Accompanied<B: Body, C: Companion<B>> {
-    /// None when the companion has said the last of it.
+    /// The body; none when the companion has sent the last bytes.
     body: Option<B>,
     companion: C,
 }
@@ -103,8 +103,8 @@ impl<B: Body, C: Companion<B>> Drop for Accompanied<B, C> {
     }
 }
 
-/// Reads what nobody wanted of the body of a request, within bounds. A client that is still writing finds its connection open, and
-/// reads the answer when it has done; one that meets a closed connection may never read it.
+/// Companion that drains the unread body of a request, within bounds. A client that is still writing finds its
+/// connection open, and reads the response when it is done; with a closed connection it may never read it.
 pub(crate) struct Unwanted;
 
 impl Companion<Incoming> for Unwanted {

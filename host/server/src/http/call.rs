@@ -1,4 +1,4 @@
-//! A request that was let through, and what interfaces read of it.
+//! Authenticated request, and the parts that interfaces read of it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,14 +14,15 @@ use serde_json::{Map, Value};
 use super::State;
 use crate::{problem::Problem, tenant::Tenant};
 
-/// Time that the body of a request that is not a file may take to come.
+/// Timeout of the body of a request, other than a file.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of an Idempotency-Key.
 const KEY_BYTES_MAX: usize = 255;
-/// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
+/// Header that tells a worker its tenant's usage of the quotas that are counted in the process in front, in the form of
+/// `GET /v1/tenant`.
 pub(crate) const QUOTAS_IN_FRONT: &str = "cellar-quotas-in-front";
 
-/// A request that was let through.
+/// Request that was authenticated and admitted.
 pub(crate) struct Call {
     pub(crate) state: Arc<State>,
     pub(crate) tenant: Arc<Tenant>,
@@ -30,17 +31,17 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The body, of a request that is not a file's.
+    /// Reads the body of a request, other than a file.
     pub(crate) async fn body(&mut self) -> Result<Bytes, Problem> {
         read_body(std::mem::take(&mut self.body), self.state.body_bytes_max).await
     }
 
-    /// The body as it comes.
+    /// Takes the body, to be read as a stream.
     pub(crate) fn stream(&mut self) -> Body {
         std::mem::take(&mut self.body)
     }
 
-    /// Parameters behind `?`: names that are known here, each once at most.
+    /// Parses the query: only known names, each at most once.
     pub(crate) fn query(&self, known: &[&str]) -> Result<HashMap<String, String>, Problem> {
         let mut found = HashMap::new();
         let query = self.parts.uri.query().unwrap_or_default();
@@ -56,7 +57,7 @@ impl Call {
         Ok(found)
     }
 
-    /// The key by which the request may be repeated.
+    /// Returns the Idempotency-Key, if there is one.
     pub(crate) fn key(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.parts.headers.get("idempotency-key") else { return Ok(None) };
         let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= KEY_BYTES_MAX);
@@ -64,20 +65,20 @@ impl Call {
         text.map(|text| Some(text.to_owned())).ok_or_else(bad)
     }
 
-    /// The quotas that are kept in front, as a worker is told of them by [`QUOTAS_IN_FRONT`]. To any other server that header is
-    /// something that a client says, and means nothing.
+    /// Returns the quotas that are counted in the process in front, from [`QUOTAS_IN_FRONT`]. Empty in a server that is
+    /// no worker, because there the header is the client's.
     pub(crate) fn quotas_in_front(&self) -> Map<String, Value> {
         let told = self.parts.headers.get(QUOTAS_IN_FRONT).filter(|_| self.state.isolation.is_of_tenant);
         told.and_then(|told| serde_json::from_slice(told.as_bytes()).ok()).unwrap_or_default()
     }
 }
 
-/// True for methods that change nothing.
+/// Returns true for methods that change nothing.
 pub(crate) fn is_read(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// The body of a request that is not a file, of so many bytes at most.
+/// Reads the body of a request, other than a file, of at most `most` bytes.
 ///
 /// # Errors
 /// It is too large, takes too long to come, or breaks off.
@@ -102,15 +103,15 @@ pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem>
     }
 }
 
-/// Text that is said of a path that is no text.
+/// Message for a path that is not UTF-8.
 const NOT_UTF8: &str = "the path of this request is no UTF-8 text with `%XX` in the place of other bytes";
 
-/// The names of a path, behind the first.
+/// Returns the segments of a path, behind the first.
 pub(crate) fn names(path: &str) -> Result<Vec<String>, Problem> {
     path.split('/').skip(2).map(decoded).collect()
 }
 
-/// A name in a path, without its `%XX`.
+/// Decodes the `%XX` of a segment.
 pub(crate) fn decoded(name: &str) -> Result<String, Problem> {
     // The decoder leaves a `%` alone that begins no byte.
     let is_byte = |rest: &str| matches!(rest.as_bytes(), [high, low, ..] if [high, low].iter().all(|digit| digit.is_ascii_hexdigit()));
@@ -118,7 +119,7 @@ pub(crate) fn decoded(name: &str) -> Result<String, Problem> {
     text.map(|text| text.into_owned()).ok_or_else(|| Problem::bad(NOT_UTF8))
 }
 
-/// Refuses JSON of so many values that reading it would take many times its bytes.
+/// Refuses JSON with so many values that parsing it would take many times its bytes.
 pub(crate) fn check_values(json: &[u8]) -> Result<(), Problem> {
     // Few values need no counting: each has a byte at least.
     let values = if json.len() > REQUEST_VALUES_MAX { json_values(json) } else { 0 };

@@ -83,7 +83,7 @@ pub(crate) fn make_folders(files: &mut Files, path: &str) -> Result<(), FileErro
     })
 }
 
-/// Writes what comes. The tree goes from thread to thread, so that a slow sender holds none.
+/// Writes a body to a file. The tree moves from thread to thread, so that a slow sender occupies none.
 pub(crate) async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<Files, Problem> {
     let mut offset = 0;
     while let Some(piece) = next_piece(&mut body, "file").await? {
@@ -96,7 +96,7 @@ pub(crate) async fn receive(mut files: Files, file: Descriptor, mut body: Body) 
     Ok(files)
 }
 
-/// An upload that is not finished. Dropped, it takes its part away.
+/// Unfinished upload. Dropping it removes its partial file.
 pub(crate) struct Unfinished {
     pub(crate) session: Session,
     pub(crate) part: Option<String>,
@@ -111,8 +111,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// The path of a file for cells, with an empty last name for that of a folder. Names that lead elsewhere than they say are
-/// refused.
+/// Returns the guest path of a file; an empty last segment is ignored, as that of a folder. Refuses `.`, `..`, and
+/// other segments that lead elsewhere.
 pub(crate) fn guest_path(names: &[&str]) -> Result<String, Problem> {
     let names = match names {
         [names @ .., ""] => names,
@@ -125,7 +125,7 @@ pub(crate) fn guest_path(names: &[&str]) -> Result<String, Problem> {
     Ok(names.iter().fold(WORKSPACE.to_owned(), |path, name| path + "/" + name))
 }
 
-/// True if a list of entity tags has this one, or `*`.
+/// Returns true if a list of entity tags contains this one, or `*`.
 pub(crate) fn has_tag(tags: &str, tag: &str) -> bool {
     tags.split(',').map(str::trim).any(|each| each == "*" || each == tag)
 }
@@ -229,8 +229,8 @@ fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// From where to before where; `Some(None)` when nothing is there, `None` when it is no range that is understood, and
-/// then all is given.
+/// Parses a range into its first byte and the one behind its last. `Some(None)` if it is empty; `None` if it is not
+/// understood, and then the whole file is sent.
 fn parse_range(text: &str, size: u64) -> Option<Option<(u64, u64)>> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| text.trim().parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Connections: how many, what they speak, how long they may take to ask, and how they end.
+//! Connections: their number, protocols, timeouts and ends.
 
 use std::{
     collections::BTreeMap,
@@ -34,9 +34,9 @@ use super::{
     traces::Seen,
 };
 
-/// Time that the head of a request may take to come, from the moment that the connection is free for it.
+/// Timeout of the head of a request, from the moment that the connection is free for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for which a connection of HTTP/2 may carry nothing.
+/// Time without requests after which a connection of HTTP/2 is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval of pings on one, and time that an answer may take.
 const PING: Duration = Duration::from_secs(20);
@@ -46,19 +46,19 @@ const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Requests of one connection of HTTP/2 that may be under way.
 const STREAMS_MAX: u32 = 128;
-/// Bytes of an answer that wait for the other side of one.
+/// Bytes of a response that are buffered for a stream of HTTP/2.
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Pause before the next connection is accepted when this process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Files that are open besides: those of sessions, guests and stores.
+/// Descriptors that are reserved for sessions, guests and stores.
 const DESCRIPTORS_BESIDES: u64 = 4_096;
-/// Pause before the next look at a connection that has sent too few bytes to tell what it speaks.
+/// Interval of checks of a connection that has sent too few bytes to tell its protocol.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// Beginning of a connection of HTTP/2. Nothing of HTTP/1 begins with as many of its bytes.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_TOLD: usize = 3;
 
-/// Connections of clients, and traces of what they ask.
+/// Listening state: that of the server, and the traces of its requests.
 pub(crate) struct Listening {
     pub(crate) state: Arc<State>,
     pub(crate) traces: Traces,
@@ -110,7 +110,8 @@ pub(crate) async fn accept(listening: Arc<Listening>, server: impl Respond, list
     while connections.join_next().await.is_some() {}
 }
 
-/// Connections that this process has descriptors for, as many more as it may have taken: no more than so many.
+/// Returns how many connections this process has descriptors for, at most `most`. Raises the limit of descriptors if it
+/// can.
 fn connections_max(most: usize) -> usize {
     let needed = u64::try_from(most).unwrap_or(u64::MAX).saturating_mul(2).saturating_add(DESCRIPTORS_BESIDES);
     let limit = getrlimit(Resource::Nofile);
@@ -187,7 +188,7 @@ async fn ended<C: Future<Output = Result<(), hyper::Error>>>(
     }
 }
 
-/// True if a connection speaks HTTP/2: it begins as those do whose clients know that they may.
+/// Returns true if a connection begins with the preface of HTTP/2.
 async fn speaks_second(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; PREFACE_TOLD];
     loop {
@@ -231,7 +232,7 @@ async fn answer(
 
 impl<B: HttpBody> Companion<B> for UnderWay {}
 
-/// Connections that have no request under way, the one that has been so for longest first.
+/// Idle connections, the one that has been idle for longest first.
 #[derive(Debug, Default)]
 struct Silent {
     table: Mutex<BTreeMap<u64, Arc<Notify>>>,
@@ -239,7 +240,7 @@ struct Silent {
 }
 
 impl Silent {
-    /// Ends the one that has been silent for longest, if there is one.
+    /// Closes the connection that has been idle for longest, if there is one.
     fn end_oldest(&self) {
         if let Some((_, ended)) = lock(&self.table).pop_first() {
             ended.notify_one();
@@ -255,13 +256,13 @@ struct Asked(Arc<Connection>);
 struct Connection {
     under_way: watch::Sender<usize>,
     silent: Arc<Silent>,
-    /// Its place among those that are silent, when it is.
+    /// Its number among the idle connections, while it is idle.
     place: Mutex<Option<u64>>,
-    /// It is to go.
+    /// Notified when it is to close.
     ended: Arc<Notify>,
 }
 
-/// One of them, until this is dropped.
+/// Request under way, until this is dropped.
 #[derive(Debug)]
 struct UnderWay(Arc<Connection>);
 
@@ -308,7 +309,7 @@ impl Asked {
         UnderWay(self.0.clone())
     }
 
-    /// Comes when none was under way for long.
+    /// Resolves when no request was under way for `IDLE_TIMEOUT`.
     async fn idle(&self) {
         let mut count = self.0.under_way.subscribe();
         loop {

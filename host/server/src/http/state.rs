@@ -15,7 +15,7 @@ use crate::{
 
 /// State of a server, below its interfaces.
 pub(crate) struct State {
-    /// Tenants that this process serves, by name. None where each has a process of its own.
+    /// Tenants that this process serves, by name. Empty where each has a process of its own.
     pub(crate) tenants: BTreeMap<String, Arc<Tenant>>,
     pub(crate) access: Access,
     pub(crate) lifecycle: Lifecycle,
@@ -27,7 +27,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The tenant whose token this is the text of, if the token allows `scope`.
+    /// Returns the tenant of a token, if the token allows `scope`.
     ///
     /// # Errors
     /// As [`Access::tenant`]; 404 where the tenant is not served by this process.
@@ -36,7 +36,7 @@ impl State {
         self.tenants.get(&name).cloned().ok_or_else(|| Problem::unknown("resource"))
     }
 
-    /// The tenant whose token a request carries as HTTP has it.
+    /// Returns the tenant of the bearer token of a request.
     ///
     /// # Errors
     /// As [`State::tenant`].

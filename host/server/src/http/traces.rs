@@ -1,5 +1,5 @@
-//! Traces of requests: a line of the log for each, and a span for whoever collects them as OpenTelemetry has it. Neither
-//! names more than routes and tenants: ids of sessions and runs are nobody else's business.
+//! Traces of requests: a line of the log for each, and a span for an OpenTelemetry collector. Neither names more than
+//! routes and tenants: ids of sessions and runs are private.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,11 +18,11 @@ const WAITING_MAX: usize = 4_096;
 const BATCH_MAX: usize = 512;
 /// Time for which the first of them waits for more.
 const BATCH_TIME: Duration = Duration::from_millis(500);
-/// Time that sending may take.
+/// Timeout of sending.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// OpenTelemetry's number for what a server does.
+/// OpenTelemetry's span kind of a server.
 const KIND_SERVER: u8 = 2;
-/// Its number for what failed.
+/// OpenTelemetry's status code of an error.
 const STATUS_ERROR: u8 = 2;
 
 /// Labels of a request for logs and traces, which its response carries.
@@ -32,7 +32,7 @@ pub(crate) struct Labels {
     pub(crate) route: Option<&'static str>,
 }
 
-/// A request, when it came.
+/// Request, as seen on arrival.
 #[derive(Debug)]
 pub(crate) struct Seen {
     method: Method,
@@ -41,7 +41,7 @@ pub(crate) struct Seen {
     trace: u128,
     parent: Option<u64>,
     span: u64,
-    /// True if those before it keep its trace.
+    /// True if the trace is sampled: by its caller, or because it begins here.
     is_sampled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Seen {
     }
 }
 
-/// Parses `traceparent`, as the W3C has it: the trace, the span that asks, and whether it is kept.
+/// Parses `traceparent`, as specified by the W3C: the trace, the parent span, and whether the trace is sampled.
 fn parent(headers: &HeaderMap) -> Option<(u128, u64, bool)> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = text.split('-');
@@ -84,7 +84,7 @@ fn parent(headers: &HeaderMap) -> Option<(u128, u64, bool)> {
 pub(crate) struct Traces(Option<mpsc::Sender<Value>>);
 
 impl Traces {
-    /// Tells of requests to a collector, if there is one. Within a runtime.
+    /// Creates the queue, and a task that sends its spans, if there is a collector. Must be called within a runtime.
     pub(crate) fn new(collector: Option<Uri>) -> Traces {
         let Some(collector) = collector else { return Traces::default() };
         let (sender, spans) = mpsc::channel(WAITING_MAX);
@@ -92,7 +92,7 @@ impl Traces {
         Traces(Some(sender))
     }
 
-    /// A request was answered.
+    /// Logs an answered request, and queues its span.
     pub(crate) fn told(&self, seen: Seen, response: &Response) {
         let took = seen.since.elapsed();
         let labels = response.extensions().get::<Labels>().cloned().unwrap_or_default();

@@ -20,12 +20,12 @@ use crate::{
     problem::{Answer, Problem},
 };
 
-/// How often a client hears that the connection is there.
+/// Interval of pings to a client.
 const PING: Duration = Duration::from_secs(30);
-/// How long a client may take to see a connection end.
+/// Timeout of sending the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connects a client to a kernel, where there is room.
+/// Connects a client to a kernel, if there is a permit.
 pub(super) fn connect(state: &State, entry: &Entry, room: Option<OwnedSemaphorePermit>, parts: Parts) -> Answer {
     let is_newer = speaks(&parts.headers, Form::OFFSETS);
     let form = if is_newer { Form::Offsets } else { Form::Json };
@@ -44,7 +44,7 @@ pub(super) fn connect(state: &State, entry: &Entry, room: Option<OwnedSemaphoreP
     Ok(response)
 }
 
-/// Carries messages both ways, until the client, the kernel or the server has had enough.
+/// Carries messages both ways, until the client, the kernel or the server ends the connection.
 async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>) {
     let Client { hearing, mut speaking } = client;
     let (mut sink, mut stream) = socket.split();

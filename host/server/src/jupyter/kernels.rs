@@ -28,7 +28,7 @@ use crate::{
 const KERNELS_MAX: usize = 256;
 /// Connections of clients to them.
 const CONNECTIONS_MAX: usize = 512;
-/// How long one is kept, when there is no room for another, that nobody is connected to.
+/// Time since the last message after which a kernel without clients is ended to make room for another.
 const FORSAKEN_AFTER: Duration = Duration::from_secs(3_600);
 /// Environment variables that a kernel may be started with.
 const VARIABLES_MAX: usize = 256;
@@ -38,7 +38,7 @@ const VARIABLES_MAX: usize = 256;
 pub(super) struct Kernels {
     pub(super) tenant: Arc<Tenant>,
     by_id: Mutex<BTreeMap<String, Arc<Entry>>>,
-    /// Room for connections of clients.
+    /// Permits for connections of clients.
     connections: Arc<Semaphore>,
 }
 
@@ -75,7 +75,7 @@ impl Drop for Kept {
 }
 
 impl Entry {
-    /// What clients are told of it.
+    /// Returns the kernel's description for clients.
     pub(super) fn model(&self) -> Value {
         let last: DateTime<Utc> = self.kernel.last_activity().into();
         json!({
@@ -87,7 +87,7 @@ impl Entry {
         })
     }
 
-    /// How long nobody has been connected to it, or has said anything.
+    /// Returns the time since the last message, if no client is connected.
     fn forsaken(&self) -> Option<Duration> {
         let since = SystemTime::now().duration_since(self.kernel.last_activity()).unwrap_or_default();
         (self.kernel.connections() == 0).then_some(since)
@@ -103,22 +103,22 @@ impl Kernels {
         lock(&self.by_id)
     }
 
-    /// Room for one more connection, if there is any.
+    /// Takes a permit for one more connection, if there is any.
     pub(super) fn connection(&self) -> Option<OwnedSemaphorePermit> {
         self.connections.clone().try_acquire_owned().ok()
     }
 
-    /// What clients are told of all of them.
+    /// Returns the descriptions of all kernels.
     pub(super) fn list(&self) -> Vec<Value> {
         self.entries().values().map(|entry| entry.model()).collect()
     }
 
-    /// The kernel of this id.
+    /// Returns the kernel of this id.
     pub(super) fn get(&self, id: &str) -> Result<Arc<Entry>, Problem> {
         self.entries().get(id).cloned().ok_or_else(|| Problem::unknown("kernel"))
     }
 
-    /// Starts a kernel, and says what clients are told of it. Its session is opened meanwhile.
+    /// Starts a kernel, and returns its description. Its session is opened meanwhile.
     pub(super) fn start(
         self: &Arc<Kernels>,
         name: &str,

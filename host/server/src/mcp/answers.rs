@@ -1,4 +1,4 @@
-//! What tools answer: text and images that a model can take, and where the rest is.
+//! Results of tools: text and images that a model can take, and links to the rest.
 
 use std::io::Cursor;
 
@@ -12,7 +12,7 @@ use crate::tenant::{Tenant, on_a_thread};
 
 /// Width of an image that is shown.
 const WIDTH_MAX: u32 = 1_024;
-/// Images that are shown of a run; of more, the first.
+/// Images of a run that are shown; of more, the first.
 const IMAGES_MAX: usize = 8;
 /// Memory that reading an image may take.
 const DECODE_BYTES_MAX: u64 = 256 << 20;
@@ -23,7 +23,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What a run came to.
+/// Returns the tool result for the result of a run.
 pub(super) async fn of_run(tenant: &Tenant, session: &str, is_new: bool, result: &RunResult) -> Told {
     let shown = result.shown();
     let mut text = shown.text;
@@ -89,16 +89,16 @@ pub(super) fn of_file(bytes: Vec<u8>, size: u64) -> Told {
     Ok(CallToolResult::success(vec![block]))
 }
 
-/// How an image is shown.
+/// Form in which an image is shown.
 enum Fitted {
     AsItIs,
-    /// Made smaller, as PNG.
+    /// Scaled down, as PNG.
     Smaller(Vec<u8>),
-    /// It cannot be read.
+    /// Left out, because it cannot be read.
     NotAtAll,
 }
 
-/// Makes an image fit what clients take. Blocks.
+/// Scales an image down to what clients accept. Blocks.
 fn fitted(bytes: &[u8]) -> Fitted {
     let read = || {
         let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;

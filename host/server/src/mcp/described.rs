@@ -1,5 +1,5 @@
-//! What a model is told of the tools: what there is, what stays, how far it may go. It is short, because it is read with
-//! every request of a model.
+//! Descriptions of the tools for a model: what exists, what persists, and which limits apply. They are short, because
+//! they are sent with every request to a model.
 
 use std::{fmt::Write, fs, path::Path, time::Duration};
 
@@ -14,12 +14,13 @@ use super::Mcp;
 const TOOLS_MAX: usize = 20;
 /// Granted packages of a language that are named; of more, the first.
 const PACKAGES_MAX: usize = 30;
-/// Characters of what is said of each.
+/// Characters of each one's description.
 const TOOL_CHARACTERS: usize = 80;
-/// How long the servers of tools may take to say what they have.
+/// Timeout of asking the servers of tools what they offer.
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is said of `eval`, made once for a tenant, to a client that has a model of its own or not.
+/// Returns the description of `eval`, which is made once for a tenant. A client that offers a model is also told how
+/// cells ask it, unless the configuration has one.
 pub(super) async fn eval(mcp: &Mcp, has_model: bool) -> String {
     let tenant = &mcp.tenant;
     let made = || async { described(&tenant.hub.languages(), tenant.hub.granted()).await };
@@ -121,7 +122,7 @@ fn example(language: &Language) -> &'static str {
     }
 }
 
-/// How cells call what Python waits for by itself.
+/// Returns the form of a call in these languages; Python waits for it by itself.
 fn call_of(languages: &[Language], what: &str) -> String {
     match languages {
         [Language::JavaScript] => format!("`await {what}`"),
@@ -130,7 +131,7 @@ fn call_of(languages: &[Language], what: &str) -> String {
     }
 }
 
-/// What a language has, `packages` beside it.
+/// Describes a language and its packages.
 fn about(guest: GuestName, packages: &[String]) -> String {
     let has = match guest {
         GuestName::PythonData => {
@@ -155,7 +156,7 @@ fn about(guest: GuestName, packages: &[String]) -> String {
     text + ". `await` works at the top level."
 }
 
-/// Names of the packages that a session is granted, in order.
+/// Returns the names of the packages that a session is granted, in order.
 fn granted_packages(session: &SessionConfig, language: Language) -> Vec<String> {
     let mut names: Vec<String> = match language {
         Language::JavaScript => {
@@ -173,7 +174,7 @@ fn granted_packages(session: &SessionConfig, language: Language) -> Vec<String> 
     names
 }
 
-/// Names of what lies in a folder.
+/// Returns the names in a folder.
 fn entries(folder: &Path) -> Vec<String> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten();
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

@@ -19,13 +19,14 @@ use serde::Deserialize;
 
 use super::Mcp;
 
-/// Sessions of the protocol that are open at once; whoever comes when there are as many does without.
+/// Sessions of the protocol that may be open; further clients are served without one.
 const SESSIONS_MAX: usize = 1_024;
-/// Sessions that are known to have been ended by their clients, the latest.
+/// Sessions that are remembered to have been ended by their clients, the latest.
 const ENDED_MAX: usize = 1_024;
-/// How long one stays open of which nothing is heard.
+/// Time without messages after which a session of the protocol is closed.
 const SESSION_IDLE: Duration = Duration::from_secs(3_600);
-/// The pages that may ask: those of this machine. A page has no token, so this is a second lock behind the first.
+/// Origins of pages that may send requests: those of this machine. A page has no token, so this is a second check
+/// besides the token.
 const ORIGINS: [&str; 6] = [
     "http://localhost:*",
     "http://127.0.0.1:*",
@@ -34,15 +35,15 @@ const ORIGINS: [&str; 6] = [
     "https://127.0.0.1:*",
     "https://[::1]:*",
 ];
-/// What names a session of the protocol.
+/// Header that names a session of the protocol.
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// What answers requests at `/mcp`.
+/// Endpoint of `/mcp`.
 ///
-/// Clients of the protocols before 2026-07-28 say once what they can, and send their answers to the server's requests and
-/// what they cancel in requests of their own. A session of the protocol holds these together. Nothing else needs one: a
-/// request with no session, or with one that is not known any more, is answered by itself, without what only a session can
-/// do. Whoever names a session that its client has ended is told so.
+/// Clients of the protocols before 2026-07-28 declare their capabilities once, and send answers to the server's
+/// requests and cancellations in requests of their own. A session of the protocol connects these. Nothing else needs
+/// one: a request with no session, or with an unknown one, is answered by itself, without the features that need a
+/// session. A request that names a session that its client has ended is refused with that reason.
 pub(super) struct Endpoint {
     with_sessions: StreamableHttpService<Mcp, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
@@ -50,7 +51,7 @@ pub(super) struct Endpoint {
     alone: StreamableHttpService<Mcp, NeverSessionManager>,
 }
 
-/// What is looked at before a message is read.
+/// Member of a message that is read before the message itself.
 #[derive(Deserialize)]
 struct Said {
     method: Option<String>,
@@ -95,7 +96,7 @@ impl Endpoint {
         response
     }
 
-    /// Whether a request belongs to a session, also to one that was ended, or begins one.
+    /// Returns true if a request begins a session or belongs to one, even to one that was ended.
     async fn has_session(&self, parts: &Parts, body: &Bytes) -> bool {
         if parts.headers.contains_key(SESSION_HEADER) {
             let Some(session) = named(parts) else { return false };
@@ -109,7 +110,7 @@ impl Endpoint {
     }
 }
 
-/// The session that a request names.
+/// Returns the session that a request names.
 fn named(parts: &Parts) -> Option<&str> {
     parts.headers.get(SESSION_HEADER)?.to_str().ok()
 }

@@ -13,19 +13,19 @@ use tokio::sync::{mpsc, oneshot};
 /// Questions that wait for a client; then cells wait.
 const QUESTIONS_MAX: usize = 16;
 
-/// A question of a cell for the model of a client.
+/// Prompt of a cell for the model of a client.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) sample: Sample,
-    /// What the client says. Closed when the cell does not wait any more.
+    /// Sender of the client's reply. Closed when the cell no longer waits.
     pub(super) reply: oneshot::Sender<Result<String, CallError>>,
 }
 
-/// Who takes the questions of each session: the calls of clients that are under way, the latest last.
+/// Offers of models, by session: each is a call of a client that is under way; the latest is last and is asked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offers(Arc<Mutex<HashMap<String, Vec<mpsc::Sender<Question>>>>>);
 
-/// A client's offer to answer the questions of a session, for as long as this lives.
+/// Client's offer to answer the prompts of a session, while this lives.
 #[derive(Debug)]
 pub(super) struct Offer {
     offers: Offers,
@@ -46,7 +46,7 @@ impl Offers {
 }
 
 impl Offer {
-    /// The next question.
+    /// Waits for the next prompt.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,4 +1,4 @@
-//! What tools' answers name and do not show whole: outputs of cells, and those of their sub-agents.
+//! Resources that results of tools name without showing them whole: outputs of cells, and those of their sub-agents.
 
 use std::io::Read;
 
@@ -19,7 +19,7 @@ use crate::{
 /// Resources in a list; of more, the first.
 const LISTED_MAX: usize = 200;
 
-/// How the resources are called.
+/// Returns the URI templates of the resources.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("artifact://{id}", "artifact")
@@ -29,7 +29,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Those that there are.
+/// Lists the resources.
 pub(super) async fn list(tenant: &Tenant) -> Result<Vec<Resource>, ErrorData> {
     let store = tenant.artifacts.clone();
     let list = on_a_thread(move || store.list()).await.map_err(internal)?;
@@ -37,7 +37,7 @@ pub(super) async fn list(tenant: &Tenant) -> Result<Vec<Resource>, ErrorData> {
     Ok(list.iter().flat_map(named).take(LISTED_MAX).collect())
 }
 
-/// An artifact by each of its names.
+/// Returns the resources of an artifact, one for each of its names.
 fn named(artifact: &Artifact) -> Vec<Resource> {
     let of_agents = artifact.sessions.iter().flat_map(|session| {
         let uri = |label: &String| (agent_uri(session, label), label.clone());
@@ -65,7 +65,7 @@ fn agent_uri(session: &str, name: &str) -> String {
     format!("{AGENT_SCHEME}{session}/{}", name.replace('+', "%20"))
 }
 
-/// Reads one, as far as clients take it.
+/// Reads a resource, up to the size that clients accept.
 pub(super) async fn read(tenant: &Tenant, uri: String) -> Result<ReadResourceResult, ErrorData> {
     let store = tenant.artifacts.clone();
     let unknown = ErrorData::resource_not_found(format!("there is no `{uri}`"), Some(json!({ "uri": uri })));
@@ -88,7 +88,7 @@ pub(super) async fn read(tenant: &Tenant, uri: String) -> Result<ReadResourceRes
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(mime_type)]))
 }
 
-/// The artifact that a URI names. Blocks.
+/// Finds the artifact that a URI names. Blocks.
 fn find(store: &ArtifactStore, uri: &str) -> Option<Artifact> {
     let found: Result<Artifact, ArtifactError> = match uri.strip_prefix(ARTIFACT_SCHEME) {
         Some(id) => store.get(id),

@@ -1,8 +1,9 @@
-//! Runs that a call of `eval` began: followed to their end, told of, and asked for what only the client can answer.
+//! Runs that a call of `eval` began: followed to their end, with progress for the client, and with requests to it for
+//! what only the client can answer.
 //!
-//! A cell that asks holds its call up. Clients of the protocols before 2026-07-28 are asked by a request while the call is
-//! under way. Those of later ones are told that input is required, by the answer of the call, and come back with it: until
-//! then the run is kept by a name that nobody can guess. Read [`Following::go_on`] first.
+//! A cell that asks suspends its call. Clients of the protocols before 2026-07-28 receive a request while the call is
+//! under way. Those of later ones receive a response that input is required, and repeat the call with it: until then
+//! the run is kept by a name that cannot be guessed. Read [`Following::go_on`] first.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,31 +35,33 @@ use tokio::{task::AbortHandle, time::Instant};
 use super::models::{Offer, Question};
 use crate::tenant::minted;
 
-/// How often a client hears of a run that goes on.
+/// Interval at which a client receives the same progress again.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// How soon it hears of a line that is new.
+/// Interval at which it receives new progress.
 const NEWS: Duration = Duration::from_secs(1);
-/// Characters of the last line that it hears.
+/// Characters of the last output line in a progress message.
 const LINE_CHARACTERS: usize = 200;
-/// Characters of a prompt that it is shown.
+/// Characters of a prompt that are shown.
 const PROMPT_CHARACTERS: usize = 4_000;
 /// Runs of a tenant that are kept until their clients come back.
 const WAITING_MAX: usize = 256;
-/// How long such a run is kept when nobody came while it waited for input: long enough to fetch what it came to.
+/// Time for which a run is kept beyond the time that it waits for input: long enough for the client to fetch its
+/// result.
 const WAITING_GRACE: Duration = Duration::from_secs(60);
-/// Tokens that the model of a client may answer with.
+/// Tokens of an answer of the client's model, at most.
 const ANSWER_TOKENS_MAX: u32 = 8_192;
-/// The member of an answer that has the line.
+/// Member of an elicitation's answer that holds the line.
 const LINE: &str = "line";
 
-/// How a client is asked, and what.
+/// Ways of asking a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asking {
-    /// By an answer to its request, which it then makes again; by a request while its own is under way otherwise.
+    /// True if it is asked by the response to its request, which it then repeats; false if it is asked by a request
+    /// while its own is under way.
     is_again: bool,
-    /// People answer there.
+    /// True if people can answer.
     has_people: bool,
-    /// It has a model.
+    /// True if it offers a model.
     pub(super) has_model: bool,
 }
 
@@ -74,32 +77,32 @@ impl Asking {
     }
 }
 
-/// What a cell asks.
+/// Request of a cell for the client.
 #[derive(Debug)]
 enum Asked {
     /// A line of input.
     Line {
-        /// The request for it, as the session knows it.
+        /// Id of the request in the session.
         request: String,
         prompt: String,
-        /// When the cell stops waiting.
+        /// Time at which the cell stops waiting.
         until: Instant,
     },
-    /// An answer of a model.
+    /// Answer of a model.
     Answer {
-        /// Names the question where the client answers it.
+        /// Key of the question in the client's answer.
         key: String,
         question: Question,
     },
 }
 
-/// The moment that is so much later, on the clock of timers.
+/// Returns the time `by` later, on the clock of timers.
 fn later(at: Instant, by: Duration) -> Instant {
     time::later(at.into_std(), by).into()
 }
 
 impl Asked {
-    /// What names it where the client answers it.
+    /// Returns the key of the request in the client's answer.
     fn key(&self) -> &str {
         match self {
             Asked::Line { request, .. } => request,
@@ -107,7 +110,7 @@ impl Asked {
         }
     }
 
-    /// Whether the cell waits no more.
+    /// Returns true if the cell no longer waits.
     fn is_over(&self) -> bool {
         match self {
             Asked::Line { until, .. } => *until <= Instant::now(),
@@ -115,7 +118,7 @@ impl Asked {
         }
     }
 
-    /// Comes when the cell waits no more.
+    /// Resolves when the cell no longer waits.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -126,7 +129,7 @@ impl Asked {
         }
     }
 
-    /// When it is not worth keeping any more.
+    /// Returns the time at which it need not be kept any longer.
     fn until(&self) -> Instant {
         match self {
             Asked::Line { until, .. } => *until,
@@ -134,7 +137,7 @@ impl Asked {
         }
     }
 
-    /// What the client does with it.
+    /// Returns the request to the client.
     fn request(&self) -> InputRequest {
         match self {
             Asked::Line { prompt, .. } => InputRequest::Elicitation(elicitation(prompt)),
@@ -142,7 +145,7 @@ impl Asked {
         }
     }
 
-    /// Hands on what the client said. Where it said nothing that is an answer, a line is the end of the input.
+    /// Passes the client's answer to the cell. For a line, anything but an answer is the end of the input.
     fn answer(self, said: Option<ClientResult>, session: &Session) {
         match (self, said) {
             (Asked::Line { request, .. }, said) => {
@@ -168,7 +171,7 @@ impl Asked {
         }
     }
 
-    /// Says that nobody answers such questions.
+    /// Tells the cell that nobody answers.
     fn refuse(self, session: &Session) {
         match self {
             Asked::Line { request, .. } => drop(session.refuse_input(&request)),
@@ -180,7 +183,7 @@ impl Asked {
     }
 }
 
-/// What people are shown.
+/// Returns the request for a line of input, as people are shown it.
 fn elicitation(prompt: &str) -> ElicitRequest {
     let prompt: String = prompt.trim().chars().take(PROMPT_CHARACTERS).collect();
     let message = if prompt.is_empty() { "A cell asks for a line of input.".to_owned() } else { prompt };
@@ -192,7 +195,7 @@ fn elicitation(prompt: &str) -> ElicitRequest {
     ElicitRequest::new(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// What the model of a client is asked.
+/// Returns the request to the model of a client.
 #[expect(deprecated, reason = "the newest protocol discourages sampling, and still has it")]
 fn sampling(sample: &Sample) -> CreateMessageRequest {
     let (cost, speed, intelligence) = match sample.tier.as_str() {
@@ -208,21 +211,21 @@ fn sampling(sample: &Sample) -> CreateMessageRequest {
     CreateMessageRequest::new(asked)
 }
 
-/// The text of what a model said.
+/// Returns the text of a model's answer.
 #[expect(deprecated, reason = "as for the question")]
 fn text_of(said: CreateMessageResult) -> String {
     let blocks = said.message.content.into_vec();
     blocks.iter().filter_map(|block| block.as_text()).map(|block| block.text.as_str()).collect()
 }
 
-/// A request to the client that it has not answered yet.
+/// Request to the client that is not answered yet.
 struct Open {
     asked: Asked,
     handle: RequestHandle<RoleServer>,
 }
 
 impl Open {
-    /// What the client says; nothing, when the cell has stopped waiting for it.
+    /// Waits for the client's answer. `None` if the cell stops waiting; `Some(None)` if the client refuses or fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -240,17 +243,17 @@ impl Open {
         }
     }
 
-    /// Tells the client that nobody needs its answer any more.
+    /// Withdraws the request.
     async fn take_back(self) {
         let _ = self.handle.cancel(Some("the cell does not wait for it any more".to_owned())).await;
     }
 }
 
-/// What a client that asked for it hears of a run.
+/// Progress notifications to a client that wants them.
 struct Telling {
     token: Option<ProgressToken>,
     count: f64,
-    /// What it heard last, and when.
+    /// Last message, and the time at which it was sent.
     message: String,
     at: Instant,
 }
@@ -261,7 +264,7 @@ impl Telling {
         Telling { token, count: 0.0, message: String::new(), at: Instant::now() }
     }
 
-    /// Tells it this, if it has not just heard the same.
+    /// Sends a message, unless the same one was sent less than `PROGRESS` ago.
     async fn tell(&mut self, context: &RequestContext<RoleServer>, message: &str) {
         let Some(token) = &self.token else { return };
         if self.message == message && self.at.elapsed() < PROGRESS {
@@ -274,27 +277,27 @@ impl Telling {
     }
 }
 
-/// Where a run is that was followed.
+/// State of a run up to which it was followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     /// It has ended, or was refused.
     ToItsEnd,
-    /// It waits for an answer, which the client brings with another request.
+    /// It waits for an answer, which the client sends with another request.
     ToAQuestion,
 }
 
-/// A run, as far as it was read.
+/// Run, with the position up to which its events were read.
 #[derive(Debug)]
 pub(super) struct Following {
     pub(super) run: RunHandle,
-    /// Whether the session was made for the run.
+    /// True if the session was made for the run.
     pub(super) is_new: bool,
     reader: Reader,
-    /// The last line that was printed.
+    /// Last line of its output.
     line: String,
-    /// What cells ask that no client was asked yet, the oldest first.
+    /// Requests of its cells that are still to be sent to the client, the oldest first.
     asked: VecDeque<Asked>,
-    /// Questions for the model that the client has, and how many there were.
+    /// Offer of the client's model, and the number of prompts so far.
     offer: Option<Offer>,
     questions: u64,
     /// Fingerprint of the request that began it.
@@ -307,7 +310,7 @@ impl Following {
         Following { run, is_new, reader, line: String::new(), asked: VecDeque::new(), offer, questions: 0, what }
     }
 
-    /// Reads on, telling the client of progress and asking it what cells ask. A client that cancels its request stops the
+    /// Reads events, sends the client progress, and asks it what cells ask. A client that cancels its request stops the
     /// run, which still comes to an end.
     pub(super) async fn go_on(&mut self, context: &RequestContext<RoleServer>) -> Came {
         let asking = Asking::of(context);
@@ -370,7 +373,7 @@ impl Following {
         Came::ToItsEnd
     }
 
-    /// Notes the last line that was printed, and what is asked.
+    /// Records the last line of output, and requests for input.
     fn note(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => {
@@ -405,20 +408,20 @@ impl Following {
         }
     }
 
-    /// Says that nobody answers what is asked now.
+    /// Refuses all requests that are still to be sent to the client.
     pub(super) fn refuse(&mut self) {
         let session = self.run.session();
         self.asked.drain(..).for_each(|asked| asked.refuse(session));
     }
 
-    /// What the client is told that is to bring an answer, and come back with this name of the run.
+    /// Returns the response that input is required, for a client that comes back with this name of the run.
     fn required(&self, name: String) -> InputRequiredResult {
         let first = self.asked.front().map(|asked| (asked.key().to_owned(), asked.request()));
         InputRequiredResult::new(Some(InputRequests::from_iter(first)), Some(name))
     }
 }
 
-/// What the client says that is asked. Waits for ever where none is.
+/// Waits for the client's answer to the open request. Never resolves if there is none.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -429,7 +432,7 @@ async fn said(open: &mut Option<Open>) -> Option<Option<ClientResult>> {
     }
 }
 
-/// The next question for a model. Waits for ever where none is offered.
+/// Waits for the next prompt for a model. Never resolves if no model is offered.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -442,7 +445,7 @@ async fn questions(offer: &mut Option<Offer>) -> Question {
     std::future::pending().await
 }
 
-/// The runs of a tenant that wait for their clients to come back.
+/// Runs of a tenant that wait for their clients to come back.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Mutex<HashMap<String, Held>>);
 
@@ -452,7 +455,7 @@ struct Held {
     _expiry: Expiry,
 }
 
-/// What forgets a run whose client does not come back. Dropped, it does so no more.
+/// Task that forgets a run whose client does not come back. Dropping this aborts it.
 #[derive(Debug)]
 struct Expiry(AbortHandle);
 
@@ -467,8 +470,8 @@ impl Waiting {
         lock(&self.0)
     }
 
-    /// Keeps a run that waits for an answer, and makes what its client is told. A client that does not come back in time
-    /// loses it: it is cancelled. Gives it back when so many are kept that there is no room.
+    /// Keeps a run that waits for an answer, and returns the response to its client. A run whose client does not come
+    /// back in time is cancelled. Returns the run as the error when as many are kept as may be.
     #[expect(clippy::result_large_err, reason = "a run that cannot be kept is given back whole, and rarely")]
     pub(super) fn keep(self: &Arc<Waiting>, following: Following) -> Result<InputRequiredResult, Following> {
         let mut held = self.held();
@@ -489,8 +492,8 @@ impl Waiting {
         Ok(required)
     }
 
-    /// The run that is kept by this name, if the same request began it, with the answers that its client brings. What it
-    /// asked and is not answered, or not by what could be an answer, is asked again.
+    /// Takes the run that is kept by this name, if the same request began it, and passes it the client's answers. A
+    /// request without a valid answer is sent again.
     pub(super) fn take(&self, name: &str, what: u64, answers: &InputResponses) -> Option<Following> {
         let mut held = self.held();
         if held.get(name)?.following.what != what {

@@ -1,5 +1,5 @@
-//! Tools that callers answer for over HTTP: their calls wait here, are told of by the streams of their runs, and are answered
-//! by whoever comes with an answer, on whatever connection.
+//! Tools that callers answer for over HTTP: their calls wait here, are sent by the streams of their runs, and may be
+//! answered over any connection.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::tenant::minted;
 
-/// Calls that nobody waits for any more and that streams may still have to say so of.
+/// Cancelled calls that are remembered, so that streams can report them.
 const CANCELLED_KEPT: usize = 1_024;
 
 /// The calls of a tenant's sessions that wait for an answer. A cheap handle.
@@ -31,7 +31,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By a name that nobody can guess.
+    /// Waiting calls, by a name that cannot be guessed.
     waiting: BTreeMap<String, Waiting>,
     /// Calls that came.
     count: u64,
@@ -40,7 +40,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Waiting {
-    /// Name that the answerer has for it, and the order in which they came.
+    /// Name of the call for the answerer, and its number in the order of arrival.
     call: String,
     number: u64,
     json: CallJson,

@@ -1,7 +1,7 @@
-//! What a tenant may use: processor time and tokens of models in a day, memory, disk.
+//! Quotas of a tenant: processor time and tokens of models in a day, memory, disk.
 //!
-//! A day is one of UTC. What was used of it is kept in the tenant's store, so that a server that starts again goes on counting.
-//! What lies on the disk is looked for from time to time; what cells write meanwhile is added as they write it.
+//! Days are those of UTC. The usage of a day is stored, so that a server that restarts goes on counting. The disk is
+//! measured from time to time; bytes that cells write meanwhile are added as they are written.
 
 use std::{
     fs, io,
@@ -34,16 +34,17 @@ use crate::{
     problem::{self, Problem},
 };
 
-/// Where it is kept what was used of a day, by a name that no session can have.
+/// Name of the file with the usage of a day, which no session can have.
 const USED: &str = ".used.json";
 /// Seconds of a day.
 const DAY: u64 = 24 * 3_600;
-/// How soon what cells use is looked at again, and what lies on the disk at the soonest.
+/// Interval of checks of processor time and of saving the usage, and the shortest interval of measurements of the disk.
 const LOOK: Duration = Duration::from_secs(1);
 const DISK_LOOK: Duration = Duration::from_secs(10);
-/// Looking for what lies on the disk takes one part in so many of the time.
+/// Ratio of the time between measurements of the disk to the time that one takes, at least.
 const DISK_SHARE: u32 = 50;
-/// How soon a tenant may come again that has no memory left: then some of its kernels may have ended, or fallen asleep.
+/// Time after which a tenant without memory left may try again: some of its kernels may have ended or fallen asleep by
+/// then.
 const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
 const CPU: &str = "cpu_seconds_per_day";
@@ -51,20 +52,20 @@ const TOKENS: &str = "model_tokens_per_day";
 const MEMORY: &str = "memory_mib";
 const DISK: &str = "disk_mib";
 
-/// How much a tenant may use. What is absent is not bounded.
+/// Limits of a tenant's usage. An absent one limits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Seconds of processor time that its cells may use in a day.
     pub cpu_seconds_per_day: Option<u64>,
-    /// Tokens that models may be asked and answer with for its cells in a day.
+    /// Tokens that its cells may use in a day, prompts and answers together.
     pub model_tokens_per_day: Option<u64>,
-    /// MiB that its kernels may have beyond their guests' images.
+    /// MiB of memory that its kernels may use beyond their guests' images.
     pub memory_mib: Option<u64>,
     /// MiB that its store may hold.
     pub disk_mib: Option<u64>,
 }
 
-/// What a tenant has used, and may. A cheap handle.
+/// Quotas and usage of a tenant. A cheap handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Quotas(Arc<Inner>);
 
@@ -76,23 +77,23 @@ struct Inner {
     disk: Option<DiskPool>,
     store: PathBuf,
     day: Mutex<Day>,
-    /// Tokens of all days since this was opened, and before on the first of them.
+    /// Tokens used since this was opened, and before that on the day of opening.
     tokens: AtomicU64,
 }
 
-/// What was used before a day began, or before this process did.
+/// Usage to add or subtract, so that the counters of this process give that of the current day.
 #[derive(Debug)]
 struct Day {
     number: u64,
-    /// Nanoseconds that are counted besides those of the share, and those of the share that are of another day.
+    /// Nanoseconds of the day that the share has not counted, and nanoseconds that it has counted on earlier days.
     cpu_before: u64,
     cpu_of_others: u64,
     tokens_of_others: u64,
-    /// What the file says.
+    /// Usage in the file.
     noted: Used,
 }
 
-/// What was used of a day, as it is kept.
+/// Usage of a day, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Used {
@@ -103,7 +104,7 @@ struct Used {
 }
 
 impl Quotas {
-    /// Those of a tenant whose store is there.
+    /// Opens the quotas of a tenant whose store exists.
     pub(crate) fn open(quota: Quota, weight: u32, host: &Host, store: &Path) -> Quotas {
         let noted: Used =
             fs::read(store.join(USED)).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
@@ -127,7 +128,7 @@ impl Quotas {
         }))
     }
 
-    /// What all of the tenant's sessions share.
+    /// Returns the limits that all sessions of the tenant share.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             share: Some(self.0.share.clone()),
@@ -138,12 +139,12 @@ impl Quotas {
         }
     }
 
-    /// Processor time that its cells have used since the server started.
+    /// Returns the processor time that its cells have used since the server started.
     pub(crate) fn cpu(&self) -> Duration {
         self.0.share.used()
     }
 
-    /// Makes sure that more may be kept on the disk.
+    /// Checks that more may be stored on the disk.
     pub(crate) fn admit_bytes(&self) -> Result<(), Problem> {
         match self.0.check_disk() {
             Ok(()) => Ok(()),
@@ -151,7 +152,7 @@ impl Quotas {
         }
     }
 
-    /// What it has used of each quota that it has, by the name of the quota.
+    /// Returns the limit and usage of each quota that it has, by name, and for a quota of a day the time of its reset.
     pub(crate) fn json(&self) -> Value {
         let used = self.0.used();
         let quotas = self.0.list(used).into_iter().map(|(name, limit, used)| {
@@ -161,17 +162,17 @@ impl Quotas {
         Value::Object(quotas.collect::<Map<_, _>>())
     }
 
-    /// Each quota by name, with what it allows and what was used.
+    /// Returns the name, limit and usage of each quota.
     pub(crate) fn list(&self) -> Vec<(&'static str, u64, u64)> {
         self.0.list(self.0.used())
     }
 
-    /// Whether cells that run must end: they have used more of a day than they may.
+    /// Returns true if running cells must end, because they have used more processor time than they may in a day.
     pub(crate) fn is_over(&self) -> bool {
         self.0.quota.cpu_seconds_per_day.is_some_and(|limit| self.0.used().cpu_ms > limit.saturating_mul(1_000))
     }
 
-    /// Notes in the store what was used, if that has changed. Blocks.
+    /// Saves the usage in the store, if it has changed. Blocks.
     pub(crate) fn save(&self) {
         if self.0.quota.cpu_seconds_per_day.is_none() && self.0.quota.model_tokens_per_day.is_none() {
             return;
@@ -189,7 +190,7 @@ impl Quotas {
         }
     }
 
-    /// Looks for what lies on the disk. Blocks.
+    /// Measures the disk. Blocks.
     pub(crate) fn measure(&self) {
         if let Some(disk) = &self.0.disk {
             disk.set_bytes(bytes_below(&self.0.store));
@@ -198,7 +199,7 @@ impl Quotas {
 }
 
 impl Inner {
-    /// What was used of this day.
+    /// Returns the usage of the current day.
     fn used(&self) -> Used {
         let (cpu, tokens) = (nanos(self.share.used()), self.tokens.load(Ordering::Relaxed));
         let mut day = lock(&self.day);
@@ -266,8 +267,8 @@ impl TokenBudget for Quotas {
     }
 }
 
-/// Keeps the quotas of a server's tenants: ends what has used too much, looks at the disk, notes what was used. Does not
-/// return.
+/// Enforces the quotas of a server's tenants: cancels runs of tenants over their limit, measures the disk, saves the
+/// usage. Does not return.
 pub(crate) async fn keep(tenants: Vec<Arc<Tenant>>) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -303,7 +304,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of all files below a folder. Links are not followed.
+/// Returns the bytes of all files below a folder. Links are not followed.
 fn bytes_below(folder: &Path) -> u64 {
     let mut bytes = 0_u64;
     let mut folders = vec![folder.to_owned()];

@@ -19,7 +19,8 @@ const REPEATS_MAX: usize = 10_000;
 const REPEATS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 impl Tenant {
-    /// A request that carries a key: the first of them, or what came of it. `what` tells requests with one key apart.
+    /// Looks up a request by its Idempotency-Key: returns that it is the first one, or what the first one made. `what`
+    /// is the fingerprint that tells requests with the same key apart.
     pub(crate) fn repeat(self: &Arc<Tenant>, key: Option<&str>, what: u64) -> Result<Repeat, Problem> {
         let Some(key) = key else { return Ok(Repeat::First(None)) };
         let mut repeats = lock(&self.admission.repeats);
@@ -45,7 +46,7 @@ impl Tenant {
     }
 }
 
-/// Token bucket of requests: so many a second, and those of one second at once.
+/// Token bucket of requests: `most` a second, with a capacity of one second's requests, at least 1.
 #[derive(Debug)]
 pub(crate) struct Rate {
     most: f64,
@@ -58,7 +59,7 @@ impl Rate {
         Rate { most, left: most, since: Instant::now() }
     }
 
-    /// Takes one, or says how long there is none.
+    /// Takes one request from the bucket, or returns the time until there is one.
     pub(crate) fn take(&mut self) -> Result<(), Duration> {
         let now = Instant::now();
         self.left = (self.left + now.duration_since(self.since).as_secs_f64() * self.most).min(self.most.max(1.0));
@@ -70,7 +71,8 @@ impl Rate {
         Ok(())
     }
 
-    /// Requests that may be made in a second, those that are left, and the seconds until there are all again.
+    /// Returns the requests that may be made in a second, those that are left, and the seconds until the bucket is
+    /// full.
     pub(crate) fn state(&self) -> (u64, u64, u64) {
         let whole = |number: f64| number.max(0.0) as u64;
         (whole(self.most), whole(self.left), whole(((self.most - self.left) / self.most).ceil()).max(1))

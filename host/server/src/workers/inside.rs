@@ -37,7 +37,7 @@ use crate::{
 pub(crate) const WORKER: &str = "worker";
 /// The variable that names the folder for its temporary files.
 pub(crate) const FOLDER: &str = "CELLAR_WORKER_FOLDER";
-/// Connections that wait to be served, and notes that wait to be heard.
+/// Connections that wait to be served, and notes that wait in each direction.
 const WAITING_MAX: usize = 64;
 /// The largest niceness that a weight is.
 const NICE_MAX: i32 = 15;
@@ -74,7 +74,7 @@ impl ServerConfig {
     }
 }
 
-/// Serves a tenant until the process in front lets this one go. Its standard input is the socket from there.
+/// Serves a tenant until the process in front stops this one. Its standard input is the socket to that process.
 ///
 /// # Errors
 /// The process in front is gone before anything was served, or as with [`Server::open`](crate::Server::open).
@@ -135,7 +135,7 @@ fn word(note: &str) -> Option<Say> {
     serde_json::from_str(note).ok()
 }
 
-/// Does what the process in front says.
+/// Carries out the messages of the process in front.
 async fn listen(state: Arc<State>, mut heard: mpsc::Receiver<String>, to_say: mpsc::Sender<String>, stop: Arc<Notify>) {
     while let Some(note) = heard.recv().await {
         match word(&note) {
@@ -162,7 +162,7 @@ async fn say(notes: &mpsc::Sender<String>, word: &Heard) {
     }
 }
 
-/// Whether nothing of a tenant would be lost with this process: no cell runs, and what is open is stored.
+/// Returns true if ending this process would lose nothing of a tenant: no cell runs, and all open sessions are stored.
 fn is_idle(tenant: &Tenant) -> bool {
     let is_stored = |name: &str| tenant.hub.session(name).is_ok_and(|entry| entry.is_stored());
     tenant.hub.sessions().iter().all(|(name, runs)| runs.is_empty() && is_stored(name))
@@ -174,7 +174,7 @@ fn stream(descriptor: OwnedFd) -> io::Result<tokio::net::UnixStream> {
     tokio::net::UnixStream::from_std(stream)
 }
 
-/// Serves the connections that come.
+/// Serves the incoming connections.
 async fn accept(server: Local, mut connections: mpsc::Receiver<OwnedFd>) {
     let mut served = JoinSet::new();
     let mut over = std::pin::pin!(server.state.lifecycle.ended());

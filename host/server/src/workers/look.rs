@@ -1,4 +1,4 @@
-//! What whoever runs the server may ask of all tenants, where each has a process.
+//! Operators' requests about all tenants, where each has a process.
 
 use axum_core::{
     body::Body,
@@ -18,16 +18,16 @@ use crate::{
     problem::{Answer, Problem},
 };
 
-/// Bytes that a worker answers with.
+/// Bytes of a worker's response, at most.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 impl Worker {
-    /// Whether it runs.
+    /// Returns true if it runs.
     async fn is_running(&self) -> bool {
         self.slot.lock().await.as_ref().is_some_and(|running| !running.is_gone())
     }
 
-    /// Asks the worker for itself.
+    /// Sends the worker a request of this process itself.
     async fn look(&self, workers: &Workers, path: &str) -> Result<(StatusCode, Vec<u8>), Problem> {
         let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.own.look.0));
         let request = request.body(()).map_err(|error| Problem::internal(&error, "worker"))?;
@@ -38,7 +38,8 @@ impl Worker {
     }
 }
 
-/// What is counted in workers that run, as Prometheus reads it, without what is said of the figures.
+/// Returns the metrics of the running workers, and the usage of models, which is counted here, in the format of
+/// Prometheus.
 async fn figures(workers: &Workers) -> String {
     let mut families: Vec<(String, Vec<String>)> = Vec::new();
     for worker in workers.all() {
@@ -91,7 +92,7 @@ impl Workers {
         Ok(metrics::page(requests + &figures(self).await))
     }
 
-    /// Answers whoever runs the server.
+    /// Answers a request of the operator.
     pub(super) async fn admin(&self, parts: &Parts) -> Response {
         let state = &self.state;
         let name = match state.access.tenant(bearer(&parts.headers), Scope::Admin) {
@@ -144,7 +145,7 @@ async fn answered(workers: &Workers, parts: &Parts) -> Answer {
     }
 }
 
-/// What a tenant uses, as its worker tells it; requests are counted in front.
+/// Returns the usage of a tenant, as its worker reports it; requests are counted in this process.
 async fn usage(workers: &Workers, worker: &Worker) -> Result<Value, Problem> {
     let (status, text) = worker.look(workers, &format!("/v1/admin/tenants/{}", worker.name)).await?;
     let told = serde_json::from_slice::<Value>(&text).ok().filter(|told| status == StatusCode::OK && told.is_object());

@@ -1,4 +1,4 @@
-//! Passing requests on: whose each is, and what is said when a worker ends before it has answered.
+//! Forwarding of requests: to which worker each goes, and the response when a worker ends before it has answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,14 +30,14 @@ use crate::{
     router::{self, Target},
 };
 
-/// Paths of whoever runs the server.
+/// Prefix of the operator's paths.
 const ADMIN: &str = "/v1/admin/";
-/// How often it is looked whether a token of an issuer is still of use by which a connection was made.
+/// Interval of checks of an issuer's token by which a connection was made.
 const CHECK: Duration = Duration::from_secs(30);
-/// Headers that are of one connection alone.
+/// Headers that apply to one connection alone.
 const OF_CONNECTION: [header::HeaderName; 5] =
     [header::CONNECTION, header::PROXY_AUTHENTICATE, header::TE, header::TRAILER, header::TRANSFER_ENCODING];
-/// The end of a WebSocket whose worker is lost: a frame that says 1011, an error of the server, and a code.
+/// Close frame of a WebSocket whose worker is lost: status 1011, an error of the server, with a code as its reason.
 const LOST_FRAME: &[u8] = b"\x88\x0d\x03\xf3worker_lost";
 
 impl Workers {
@@ -64,9 +64,9 @@ impl Workers {
     }
 }
 
-/// The worker of the tenant that a request is for. It looks at what the request carries itself, so that a wrong guess is
-/// refused as what nobody knows. The token of an issuer, which only this process can check, gives way to one that the worker
-/// knows.
+/// Returns the worker of the tenant that a request names. The worker authenticates the request itself, so that a wrong
+/// guess is refused there. The token of an issuer, which only this process can check, is replaced by one that the
+/// worker knows.
 fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>> {
     let headers = &parts.headers;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -101,11 +101,11 @@ fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>>
 }
 
 impl Worker {
-    /// Has the worker answer a request. One that ended before it saw anything of the request, or whose request changes
-    /// nothing, is asked again when it is back.
+    /// Sends a request to the worker and returns its response. The request is sent once more, to a new worker, if the
+    /// worker ended before it saw anything of it, or if the request changes nothing.
     ///
     /// # Errors
-    /// It cannot be started, or ended before it answered.
+    /// The worker cannot be started, or ended before it answered.
     pub(super) async fn send(&self, workers: &Workers, parts: Parts, body: Body) -> Result<Response, Problem> {
         let signed = bearer(&parts.headers).map(str::to_owned);
         let mut request = Request::from_parts(parts, body);
@@ -158,15 +158,15 @@ impl Worker {
     }
 }
 
-/// A request that was not answered.
+/// Request that was not answered.
 struct Unanswered {
     problem: Problem,
-    /// The request, when nobody has seen anything of it.
+    /// The request, if the worker has seen nothing of it.
     unseen: Option<Request<Body>>,
 }
 
 impl Running {
-    /// Passes a request on, and waits until the answer begins.
+    /// Sends a request, and waits for the head of the response.
     async fn ask(
         &self,
         request: Request<Body>,
@@ -188,7 +188,7 @@ impl Running {
 }
 
 impl Worker {
-    /// Tells the worker what models have said for it, which is counted here, where a request asks what its tenant has used.
+    /// Adds the usage of models, which is counted in this process, to a request for the usage of the tenant.
     fn tell_models(&self, request: &mut Request<Body>) {
         let path = request.uri().path();
         if !(path == "/v1/tenant" || path.starts_with("/v1/admin/")) {
@@ -200,7 +200,7 @@ impl Worker {
     }
 }
 
-/// A request without a body as it is.
+/// Returns a copy of a request without a body.
 fn copy(request: &Request<Body>) -> Request<Body> {
     let mut copy = Request::new(Body::empty());
     copy.method_mut().clone_from(request.method());
@@ -209,7 +209,7 @@ fn copy(request: &Request<Body>) -> Request<Body> {
     copy
 }
 
-/// Makes a request one that a worker is sent: in the form of HTTP/1.1.
+/// Rewrites a request for a worker, in the form of HTTP/1.1.
 fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
     *request.version_mut() = Version::HTTP_11;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
@@ -226,7 +226,8 @@ fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
     }
 }
 
-/// Ends when a token is of no use any more that an issuer made: the worker sees one that does not end.
+/// Resolves when an issuer's token is no longer accepted: the worker knows only a token of this process, which does not
+/// end.
 async fn still_of_use(state: &State, token: Option<String>) {
     let Some(text) = token.filter(|text| !text.starts_with("cel_")) else { return std::future::pending().await };
     loop {
@@ -237,7 +238,7 @@ async fn still_of_use(state: &State, token: Option<String>) {
     }
 }
 
-/// Carries what two sides of a WebSocket say, until one has had enough.
+/// Carries data between the two sides of a WebSocket, until one ends.
 async fn carry(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrade, under_way: UnderWay) {
     let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else { return };
     let (mut read, mut write) = tokio::io::split(TokioIo::new(ours));
@@ -260,19 +261,20 @@ async fn carry(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrad
 }
 
 impl UnderWay {
-    /// Whether its worker is gone, or will be in a moment: its connections break before it is known that it has ended.
+    /// Returns true if its worker has ended or is about to. It waits a moment, because connections break before the end
+    /// of the process is noticed.
     async fn is_gone_soon(&self) -> bool {
         let _ = tokio::time::timeout(Duration::from_millis(500), self.0.ended()).await;
         self.is_gone() || self.0.is_ending()
     }
 }
 
-/// How a stream is told of its end.
+/// Form in which a stream reports its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Lines,
     Events,
-    /// One whose end tells itself.
+    /// Any other, which reports its end by itself.
     Other,
 }
 
@@ -286,7 +288,8 @@ impl Form {
         }
     }
 
-    /// The last that is said by a stream whose worker was lost. What was said before may have broken off in a line.
+    /// Returns the last message of a stream whose worker is lost. It begins a new line, because the stream may have
+    /// broken off within one.
     fn last(self) -> Option<Bytes> {
         let json = json!({"type": "error", "error": lost().json()});
         match self {
@@ -297,7 +300,8 @@ impl Form {
     }
 }
 
-/// What goes along with an answer of a worker, which does not go before that was read.
+/// Companion of a worker's response: keeps the worker from leaving until the body was read, and ends a stream whose
+/// worker is lost.
 struct Passed {
     under_way: UnderWay,
     form: Form,

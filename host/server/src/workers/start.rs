@@ -1,4 +1,4 @@
-//! Starting workers, and hearing of their ends.
+//! Starting workers, and noticing their ends.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +30,11 @@ use crate::{
     tenant::{Quota, Quotas, TenantConfig},
 };
 
-/// How long a worker may take to be ready.
+/// Timeout of a worker's start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Notes that wait to be heard.
+/// Notes that wait to be read.
 const NOTES_WAITING_MAX: usize = 64;
-/// What workers are told of this program's environment: where folders are, and what is logged.
+/// Variables of this program's environment that workers inherit: folders and the log filter.
 const ENVIRONMENT: [&str; 11] = [
     "HOME",
     "TMPDIR",
@@ -50,7 +50,7 @@ const ENVIRONMENT: [&str; 11] = [
 ];
 
 impl WorkerConfig {
-    /// How the worker of a tenant is run.
+    /// Returns the recipe of a tenant's worker process.
     pub(crate) fn recipe(&self, tenant: &str) -> Recipe {
         let own = [format!("--{WORKER}"), tenant.to_owned()];
         Recipe {
@@ -66,10 +66,10 @@ impl WorkerConfig {
 }
 
 impl Workers {
-    /// Those of some tenants; none runs yet.
+    /// Creates the workers of some tenants; none is started yet.
     ///
     /// # Errors
-    /// What a tenant is granted cannot be.
+    /// The grants of a tenant cannot be used.
     pub(crate) fn new(
         config: &WorkerConfig,
         tenants: &[TenantConfig],
@@ -190,7 +190,7 @@ impl Worker {
     }
 }
 
-/// Leads whoever comes through the door of an agent to the worker that asked for it.
+/// Passes connections to an agent's interface on to the worker that asked for it.
 fn visits(control: &Arc<UnixStream>) -> Visits {
     // A worker ends when its control is closed, whoever still answers its calls.
     let control = Arc::downgrade(control);
@@ -200,7 +200,7 @@ fn visits(control: &Arc<UnixStream>) -> Visits {
     })
 }
 
-/// Waits for the end of a worker, answers its calls and passes on what it logs meanwhile.
+/// Waits for the end of a worker; meanwhile it answers the worker's calls and forwards its log.
 async fn watch_over(
     tenant: String,
     mut process: Process,
