@@ -72,6 +72,29 @@ struct Function {
     arguments: String,
 }
 
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Whole,
+    Cut,
+    Filtered,
+    Broken,
+}
+
+impl End {
+    /// The end that a `finish_reason` stands for: those of OpenAI, and those that gateways pass on from other services. A
+    /// reason that is not known is that of a whole answer, such as `eos`.
+    fn of(reason: &str) -> End {
+        match reason.to_ascii_lowercase().as_str() {
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" => End::Cut,
+            "content_filter" | "safety" | "recitation" | "blocklist" | "prohibited_content" | "spii" => End::Filtered,
+            "error" | "failed" | "failure" | "aborted" | "abort" | "cancelled" | "canceled" | "timeout" => End::Broken,
+            "network_error" | "server_error" | "malformed_function_call" => End::Broken,
+            _ => End::Whole,
+        }
+    }
+}
+
 impl Reply {
     /// Tokens of the request and of this reply, as the service counts them if it does.
     pub(super) fn tokens(&self, request: &Value) -> u64 {
@@ -101,10 +124,12 @@ impl Choice {
         if let Some(refusal) = self.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
             return failed(&format!("refused: {refusal}"));
         }
+        let end = End::of(finish);
         match self.written().filter(|text| !text.trim().is_empty()) {
-            _ if finish == "content_filter" => failed("refused: its content filter stopped the answer"),
-            None if finish == "length" => failed("used up its output limit without an answer"),
-            Some(text) if finish == "length" => {
+            _ if end == End::Filtered => failed("refused: its content filter stopped the answer"),
+            _ if end == End::Broken => failed(&format!("failed while it wrote its answer (finish_reason `{finish}`)")),
+            None if end == End::Cut => failed("used up its output limit without an answer"),
+            Some(text) if end == End::Cut => {
                 failed(&format!("was cut off by its output limit after {} characters", text.chars().count()))
             }
             Some(text) => Ok(text),

@@ -118,6 +118,12 @@ async fn each_way_to_fail_has_its_message() {
     check("no choices", "model `medium` sent a reply without choices").await;
     check("status 403", "model `medium` answered with HTTP status 403 Forbidden: so be it").await;
     check("filtered", "model `medium` refused: its content filter stopped the answer").await;
+    for reason in ["error", "aborted", "ERROR"] {
+        let message = format!("model `medium` failed while it wrote its answer (finish_reason `{reason}`)");
+        check(&format!("finished {reason}"), &message).await;
+    }
+    check("finished SAFETY", "model `medium` refused: its content filter stopped the answer").await;
+    check("finished max_tokens", "model `medium` was cut off by its output limit after 4 characters").await;
     check("cut off", "model `medium` was cut off by its output limit after 7 characters").await;
     check("cut off at once", "model `medium` used up its output limit without an answer").await;
     check("out of money", "model `medium` answered with HTTP status 429 Too Many Requests: no credit").await;
