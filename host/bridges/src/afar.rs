@@ -35,30 +35,30 @@ pub use answering::{Answers, Visits, answer_afar};
 pub use artifacts::ArtifactsAfar;
 pub use asking::{Afar, OwnAndAfar};
 
-/// Bytes of a frame: an answer of the largest size, with what is around it.
+/// Maximum size of a frame in bytes: an answer of the largest size, and its envelope.
 const FRAME_BYTES_MAX: usize = 128 << 20;
 /// Frames that wait to be written.
 const FRAMES_WAITING_MAX: usize = 16;
 
-/// A message to be written, and its share of what may wait to be.
+/// A message to be written, and its permit for the write buffer.
 type Frame = (Vec<u8>, Option<OwnedSemaphorePermit>);
 
-/// What the side that answers says.
+/// Message of the answering side.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
-    /// The first word: what is granted.
+    /// First message: the grants.
     Granted(Granted),
     Answer(u64, Result<Response, CallError>),
     Tools(u64, Vec<ToolSpec>),
-    /// Some of the rows of a fetch.
+    /// A piece of the rows of a fetch.
     Piece(u64, Vec<u8>),
-    /// All rows of a fetch were told, or why they were not.
+    /// End of the rows of a fetch, or the error that prevented them.
     Rows(u64, Result<(), CallError>),
     Done(u64, Result<Done, String>),
     Note(String),
 }
 
-/// What the side that runs cells says.
+/// Message of the side that runs cells.
 #[derive(Debug, Serialize, Deserialize)]
 enum Asked {
     Call {
@@ -73,14 +73,14 @@ enum Asked {
         arguments: String,
     },
     Tools(u64),
-    /// Something to be done with artifacts.
+    /// A request regarding artifacts.
     Errand(u64, Errand),
-    /// Nobody waits for the answer any more.
+    /// Cancellation of a request: no caller waits for the answer any more.
     Cancelled(u64),
     Note(String),
 }
 
-/// Whose cell calls, as the side says that runs it.
+/// Caller of a call, as reported by the side that runs the cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Asker {
     pub(crate) session: String,
@@ -102,21 +102,21 @@ impl Asker {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Granted {
-    /// As JSON, which leaves out what is empty.
+    /// Grants in JSON, without empty fields.
     grants: String,
     packs: Vec<PackSpec>,
-    /// Names of tools that are there for sure.
+    /// Names of tools that are certain to exist.
     tools: BTreeSet<String>,
-    /// What is said of connectors, as JSON.
+    /// Specifications of the connectors in JSON.
     connectors: String,
 }
 
-/// The ends of what is passed on between those who embed the two sides.
+/// Channel ends for notes between the embedders of the two sides.
 #[derive(Debug)]
 pub struct Notes {
-    /// What is to be said to the other side.
+    /// Notes to send to the other side.
     pub to_say: mpsc::Receiver<String>,
-    /// What the other side has said.
+    /// Notes received from the other side.
     pub heard: mpsc::Sender<String>,
 }
 

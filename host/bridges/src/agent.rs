@@ -1,7 +1,7 @@
-//! `agent(…)`: a command, a service or a part of the embedding program, which may run cells in the session that called.
+//! `agent(…)`: a command, a service or a part of the embedding program, which may run cells in the calling session.
 //!
-//! Who may call whom is checked first: how deep agents are nested, how deep this one may be, and what the caller may
-//! spawn. What comes back is checked against the schema that the call gave. Read [`Agents::call`] first.
+//! The policy is checked first: the nesting depth of agents, the maximum depth of this one, and the agents that the caller
+//! may spawn. The output is checked against the schema of the call. Read [`Agents::call`] first.
 
 use std::{
     collections::BTreeMap,
@@ -43,17 +43,17 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A way into a session for another process; closed when dropped.
 pub trait Door: Send + Sync {
-    /// Its socket, which goes to the agent as [`SOCKET_VARIABLE`].
+    /// Returns the path of its socket, which is passed to the agent as [`SOCKET_VARIABLE`].
     fn path(&self) -> &Path;
 }
 
-/// What is done with somebody who came through a door, to be polled on the engine's runtime. Dropped, it ends that.
+/// Future that serves one visitor of a door; polled on the engine's runtime. Dropping it ends the visit.
 pub type MeetFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is done with everybody who comes through a door.
+/// Callback that serves every visitor of a door.
 pub type Usher = Arc<dyn Fn(UnixStream) -> MeetFuture + Send + Sync>;
 
-/// Opens doors. What is spoken through them is the embedder's business.
+/// Opens doors. The protocol spoken through them is the embedder's choice.
 pub trait Doors: Send + Sync + fmt::Debug {
     /// Opens a door for one agent.
     ///
@@ -61,11 +61,11 @@ pub trait Doors: Send + Sync + fmt::Debug {
     /// The socket cannot be made.
     fn open(&self, usher: Usher) -> io::Result<Box<dyn Door>>;
 
-    /// Lets somebody who came through a door run cells in `session`, for as long as he stays.
+    /// Lets a visitor of a door run cells in `session` until it disconnects.
     fn meet(&self, session: Session, visitor: UnixStream) -> MeetFuture;
 }
 
-/// What an agent is asked to do.
+/// Request to an agent.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the fields are those of the call in the cell")]
 pub struct AgentRequest {
@@ -77,12 +77,12 @@ pub struct AgentRequest {
     pub schema: Option<Value>,
     /// The id of the session that calls.
     pub session: String,
-    /// How many agents deep this one is, from 1.
+    /// Nesting depth of the agent, from 1.
     pub depth: u32,
 }
 
 impl AgentRequest {
-    /// As commands and services are told it.
+    /// Returns the request as commands and services receive it.
     fn to_json(&self) -> Value {
         json!({
             "prompt": self.prompt,
@@ -96,7 +96,7 @@ impl AgentRequest {
     }
 }
 
-/// The output of an agent, to be polled on the engine's runtime: text as a JSON string, or what the schema asks for.
+/// Future of an agent's output, to be polled on the engine's runtime: text as a JSON string, or an object of the schema.
 pub type AgentFuture = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
 
 /// An agent that is part of the embedding program; closures of this shape are such.
@@ -118,10 +118,10 @@ pub type AgentFuture = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> +
 /// # let _ = bridges;
 /// ```
 pub trait AgentProgram: Send + Sync {
-    /// Does what is asked. `session` is the caller's, for runs that share its state.
+    /// Handles a request. `session` is the caller's, for runs that share its state.
     ///
     /// # Cancel safety
-    /// The future is dropped when the cell that called is stopped: it must leave nothing running.
+    /// The future is dropped when the calling cell is stopped: it must leave nothing running.
     fn run(&self, request: AgentRequest, session: Session) -> AgentFuture;
 }
 
@@ -134,7 +134,7 @@ impl<F: Fn(AgentRequest, Session) -> AgentFuture + Send + Sync> AgentProgram for
 /// All agents of some options.
 pub(super) struct Agents {
     named: BTreeMap<String, Agent>,
-    /// What the session's own cells may call.
+    /// Agents that the session's own cells may call.
     spawns: Spawns,
     /// Keeps connections to services open. An error when the system's TLS cannot be set up.
     client: OnceLock<Result<Client, String>>,
@@ -156,7 +156,7 @@ impl Agents {
     /// Runs an agent to its end.
     ///
     /// # Errors
-    /// There is none of this type, a policy forbids the call, or the agent fails, or gives no object of the schema.
+    /// No agent has this type, a policy forbids the call, the agent fails, or its output does not match the schema.
     ///
     /// # Cancel safety
     /// Dropping the future kills a command and drops a request, and ends the runs that were made in the session.

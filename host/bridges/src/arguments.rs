@@ -1,22 +1,22 @@
-//! The arguments of a call, read once: what is checked against the schema is what the tool gets.
+//! Parser of a call's arguments: the tool receives exactly the value that was checked against the schema.
 //!
-//! A text that two readers understand in two ways gets past any check: of two members of one name, one reader takes the
-//! first and another the last; `1e1` is an integer to one and none to another. So a text is read here, refused where it is
-//! ambiguous, and written anew for whoever is called.
+//! A text that two parsers interpret differently gets past any check: of two members with the same name, one parser takes
+//! the first and another the last; `1e1` is an integer to one and not to another. So a text is parsed here, refused if it
+//! is ambiguous, and serialized anew for the callee.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Whole numbers up to this are the same as floating point and as integers.
+/// Maximum whole number up to which floating point numbers and integers are equivalent.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Reads arguments: one JSON value and nothing behind it, with no name twice in an object. A number without a fraction is an
-/// integer, however it is written.
+/// Parses arguments: one JSON value and nothing after it, without duplicate names in an object. A number without a fraction
+/// is an integer, whatever its notation.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The text is invalid: the reason in words.
 pub(crate) fn read(text: &str) -> Result<Value, String> {
     if text.starts_with('\u{feff}') {
         return Err("expected JSON, found a byte order mark".to_owned());

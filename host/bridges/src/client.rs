@@ -2,10 +2,11 @@
 
 use reqwest::{Certificate, ClientBuilder};
 
-/// What makes a client that names itself, and trusts these certificates (PEM) besides the system's.
+/// Creates a builder of HTTP clients that identify themselves as Cellar, and trust these certificates (PEM) in addition to
+/// the system's.
 ///
 /// # Errors
-/// What is wrong with the certificates, in words.
+/// The certificates are invalid: the reason in words.
 pub fn builder(certificates: &[u8]) -> Result<ClientBuilder, String> {
     // It fails when there is a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,7 +1,7 @@
 //! Runs a configured command: bytes in on standard input, bytes out on standard output.
 //!
-//! Each command has its own process group, a bare environment, a deadline, and a bound on what it may print. Whatever
-//! way the call ends, the group is killed: a command leaves nothing running behind it, unless it left its group.
+//! Each command has its own process group, a minimal environment, a deadline, and a limit on its output. However the call
+//! ends, the group is killed: a command leaves nothing running behind it, unless it left its group.
 
 use std::{ffi::OsString, io, process::ExitStatus};
 
@@ -20,7 +20,7 @@ const OUTPUT_BYTES_MAX: usize = 16 << 20;
 pub(crate) const ERROR_BYTES_MAX: usize = 8 << 10;
 /// Lines of its standard error that a message repeats, the last ones.
 const ERROR_LINES_MAX: usize = 10;
-/// What a command sees of Cellar's own environment unless more is granted.
+/// Variables of Cellar's own environment that a command receives by default.
 const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 /// Runs `command` with `input` on its standard input and returns what it printed. `who` names it in messages, `extra`
@@ -75,7 +75,7 @@ pub(crate) async fn start(command: &Command, extra: &[(&str, &str)]) -> io::Resu
     cellar_worker::start(&recipe(command), &[], &extra, Input::Pipe).await
 }
 
-/// How a configured command is run.
+/// Returns the recipe of a configured command.
 fn recipe(command: &Command) -> Recipe {
     Recipe {
         argv: command.argv.clone(),
@@ -88,7 +88,7 @@ fn recipe(command: &Command) -> Recipe {
     }
 }
 
-/// How all commands of some options are run.
+/// Returns the recipes of all commands in the options.
 pub fn recipes(options: &Options) -> Vec<Recipe> {
     let programs = options
         .tools
@@ -113,8 +113,8 @@ pub fn recipes(options: &Options) -> Vec<Recipe> {
     programs.chain(servers).chain(agents).chain(connectors).map(recipe).collect()
 }
 
-/// The variables of Cellar's own environment that have these names. Those, and what is set beside them, are known as
-/// credentials from here on.
+/// Returns the variables of Cellar's own environment with these names. They and the variables in `beside` are treated as
+/// credentials from then on.
 pub(crate) fn inherited(names: &[String], beside: &[(String, String)]) -> Vec<(String, OsString)> {
     let inherited = names.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
     let inherited: Vec<_> = inherited.collect();

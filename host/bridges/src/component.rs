@@ -21,10 +21,10 @@ pub use machine::keep_compiled_in;
 pub use program::ComponentProgram;
 use program::RunError;
 
-/// Compiles a component unless that was done, and opens its folders, which is the only way to know that it can be used.
+/// Compiles a component unless it is cached, and opens its folders, which is the only way to know that it can be used.
 ///
 /// # Errors
-/// Why it cannot be, in words that go on after its name.
+/// The component cannot be used: the reason in words that continue after its name.
 pub async fn check(component: &Component) -> Result<(), String> {
     machine::check(&component.program).await.map_err(|error| error.to_string())
 }

@@ -18,13 +18,13 @@ use crate::{Connector, Sources, command, json_text};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
     connectors: Connectors,
-    /// What is said of each: every kernel that starts asks.
+    /// Cached specifications: every kernel requests them when it starts.
     specs: Arc<[ConnectorSpec]>,
 }
 
 impl Held {
-    /// Those that `options` describe. What is wrong with them is in the host's log: whoever read them from a file has checked
-    /// them.
+    /// Creates the connectors of `options`. Errors are only logged, because the reader of a configuration file has checked
+    /// it.
     pub(crate) fn new(options: BTreeMap<String, Connector>, tools: &Arc<Sources>) -> Held {
         let made = options.into_iter().map(|(name, connector)| {
             let options = source(&name, connector, tools.clone())?;
@@ -40,13 +40,13 @@ impl Held {
         }
     }
 
-    /// Those of another process, of which this was said.
+    /// Creates the connectors of another process from their specifications.
     pub(crate) fn told(specs_told: Vec<cellar_connectors::ConnectorSpec>) -> Held {
         let connectors = Connectors::told(specs_told);
         Held { specs: specs(&connectors), connectors }
     }
 
-    /// What another process is told of them, as JSON.
+    /// Returns the specifications for another process, in JSON.
     pub(crate) fn told_of(&self) -> String {
         serde_json::to_string(&self.connectors.specs()).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ impl Held {
         cleaned.map_err(|_| CallError::new(CallErrorKind::Failed, "the rows could not be searched for credentials"))
     }
 
-    /// Whether each can be reached, and what it is.
+    /// Checks whether each connector is reachable, and describes it.
     pub(crate) async fn probe(&self) -> Vec<(String, Result<String, String>)> {
         let probes = self.names().into_iter().map(|name| async {
             let probed = self.connectors.probe(&name).await;
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-/// What is said of each connector.
+/// Returns the specifications of all connectors.
 fn specs(connectors: &Connectors) -> Arc<[ConnectorSpec]> {
     let fetch = |fetch: cellar_connectors::FetchSpec| FetchSpec {
         schema: fetch.schema().to_string(),
@@ -109,7 +109,7 @@ fn refusal(error: FetchError) -> CallError {
     crate::clean::clean_error(CallError::new(kind, error.message))
 }
 
-/// What asks a connector.
+/// Creates the options of a connector, including its source of rows.
 fn source(name: &str, connector: Connector, tools: Arc<Sources>) -> Result<ConnectorOptions, String> {
     let (description, bounds, source) = match connector {
         Connector::Source(options) => return Ok(options),

@@ -1,9 +1,9 @@
-//! `fetch`, `urllib.request` and their kin: requests to the hosts that a session was granted.
+//! `fetch`, `urllib.request` and similar: requests to the hosts that a session was granted.
 //!
-//! A request is checked whole, then held against the rules, then its host's addresses against what is never or only
-//! expressly granted; the client connects to those addresses and to no others. Redirects are not followed: where they lead
-//! is another request of the cell, checked as this one. Credentials that a rule adds are taken out of what the service says, as of all
-//! answers. Read [`Network::ask`] first.
+//! A request is validated, then checked against the rules, then its host's addresses are checked against those that are
+//! never granted, or only explicitly; the client connects to those addresses and to no others. Redirects are not followed:
+//! the cell may send a request to the new location, which is checked like any other. Credentials that a rule adds are
+//! removed from the response, as from all answers. Read [`Network::ask`] first.
 
 mod addresses;
 mod credentials;
@@ -44,7 +44,7 @@ pub use rules::host_pattern;
 const HEADERS_MAX: usize = 100;
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
-/// What a session has used of its grants.
+/// Usage of a session's grants.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     calls: AtomicU64,
@@ -57,7 +57,7 @@ pub(crate) struct Network {
     clients: OnceLock<Result<Clients, String>>,
 }
 
-/// Two pools of connections: what was connected to for a rule that grants private addresses serves no other rule.
+/// Two connection pools: connections of a rule that grants private addresses are not reused for other rules.
 struct Clients {
     public: Client,
     private: Client,
@@ -68,7 +68,7 @@ impl Network {
         Network { options, lookup: Arc::new(SystemLookup), clients: OnceLock::new() }
     }
 
-    /// The rules, in words.
+    /// Describes the rules in words.
     pub(crate) fn rules(&self) -> Vec<String> {
         self.options.allow.iter().map(ToString::to_string).collect()
     }
@@ -81,8 +81,8 @@ impl Network {
     /// Sends a request, if it is granted.
     ///
     /// # Errors
-    /// `Invalid` for what is no request, `Denied` for what is not granted, `Limit` for what is too large, too slow or one
-    /// too many, `Failed` for what goes wrong on the way.
+    /// `Invalid` for an invalid request, `Denied` for one that is not granted, `Limit` for one that is too large, too slow
+    /// or one too many, `Failed` for errors of the connection.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -202,7 +202,7 @@ fn headers_of(host: &str, headers: &HeaderMap) -> Result<Vec<(String, String)>, 
     Ok(headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect())
 }
 
-/// What went wrong on the way, or what the look-up of the name refused.
+/// Converts an error of the client, or returns the refusal of the resolver that caused it.
 fn failed(host: &str, error: reqwest::Error) -> CallError {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(error) = cause {

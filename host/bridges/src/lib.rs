@@ -1,9 +1,9 @@
-//! Answers the calls of cells: tools are functions, commands, components or on MCP servers, agents are functions, commands or
-//! services, models are behind an OpenAI-compatible endpoint.
+//! Answers the calls of cells: tools are functions, commands, components or on MCP servers, agents are functions, commands
+//! or services, models are behind an OpenAI-compatible endpoint.
 //!
-//! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
-//! request or a command's environment, and are taken out of all that comes back. What cells are not granted is refused by the engine's own
-//! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
+//! [`Options`] define the grants; [`HostBridges`] answer for a session. Credentials stay on this side: they are added to a
+//! request or a command's environment, and removed from all answers. Calls that are not granted are refused with the
+//! engine's own messages. The engine does not depend on this crate, and this crate does not depend on the command line.
 
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -75,16 +75,16 @@ pub struct HostBridges {
     packs: BTreeMap<String, Arc<Pack>>,
     agents: Arc<Agents>,
     models: Option<Arc<Models>>,
-    /// Asks models of others, where there are none of its own.
+    /// Sampler that forwards prompts to the models of clients, if no models are configured.
     sampler: Option<Arc<dyn Sampler>>,
-    /// What its models may say together with those of others.
+    /// Budget that its models share with others.
     token_budget: Option<Arc<dyn TokenBudget>>,
     network: Option<Arc<Network>>,
     connectors: connectors::Held,
     doors: Option<Arc<dyn Doors>>,
 }
 
-/// Where tools come from, the first that has a name before the others.
+/// Sources of tools, in order of precedence.
 #[derive(Clone, Default)]
 struct Sources {
     own: Tools,
@@ -166,8 +166,8 @@ impl HostBridges {
         HostBridges { network, ..self }
     }
 
-    /// Starts all MCP servers, or connects to them: by name, how many tools cells get from each, or why none. For
-    /// hosts that want to know, or to have them warm, before a cell needs them.
+    /// Starts all MCP servers, or connects to them. Returns, by name, the number of tools that cells get from each, or the
+    /// error. For hosts that need the result, or warm servers, before a cell uses them.
     pub async fn start_servers(&self) -> Vec<(String, Result<usize, CallError>)> {
         let start = |server: &Arc<Server>| {
             let server = server.clone();
@@ -185,7 +185,7 @@ impl HostBridges {
         self.doors.clone()
     }
 
-    /// What another process is told of the connectors, as JSON.
+    /// Returns the specifications of the connectors for another process, in JSON.
     fn connectors_told(&self) -> String {
         self.connectors.told_of()
     }
@@ -200,7 +200,7 @@ impl HostBridges {
         }
     }
 
-    /// Asks each connector whether it can be reached: by name, what it is, or why it cannot.
+    /// Checks whether each connector is reachable. Returns, by name, its description or the error.
     pub async fn probe_connectors(&self) -> Vec<(String, Result<String, String>)> {
         self.connectors.probe().await
     }
@@ -256,18 +256,18 @@ impl Bridges for HostBridges {
     }
 }
 
-/// What is kept of a session of another process, as a session of this one keeps it itself.
+/// Usage of a session of another process. Sessions of this process hold their own.
 #[derive(Debug, Default)]
 struct Held {
     llm: Arc<llm::Spent>,
     http: Arc<http::Spent>,
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 enum Origin {
     /// A session of this process.
     Here(Caller),
-    /// One of another process, by a call of this number.
+    /// A session of another process, with the number of the call.
     Afar { number: u64, asker: afar::Asker, held: Arc<Held>, visits: Visits },
 }
 
@@ -279,7 +279,7 @@ impl Origin {
         }
     }
 
-    /// How many agents deep it comes from.
+    /// Returns the nesting depth of the calling agent.
     fn depth(&self) -> u32 {
         match self {
             Origin::Here(caller) => caller.depth,
@@ -318,7 +318,7 @@ impl Origin {
 }
 
 impl HostBridges {
-    /// What a call leads to, without credentials.
+    /// Answers a call, and removes credentials from the answer.
     fn clean_answer(&self, call: Call, origin: Origin) -> CallFuture {
         let answer = self.answer(call, origin);
         Box::pin(async move {
@@ -335,7 +335,7 @@ impl HostBridges {
 }
 
 impl HostBridges {
-    /// What a call leads to; it may have credentials in it.
+    /// Answers a call. The answer may contain credentials.
     fn answer(&self, call: Call, origin: Origin) -> CallFuture {
         match &call {
             Call::Tool { name, arguments } => {

@@ -1,8 +1,8 @@
 //! `llm(…)`: one question to a model behind an OpenAI-compatible endpoint.
 //!
-//! What may pass (a busy service, a lost connection) is tried again, with growing pauses and as the service asks. With a
-//! schema the model is made to give an object, in the first of three [`Form`]s that the service takes; one that does not
-//! fit is sent back once, with what is wrong with it. Read [`Models::ask`] first.
+//! Transient errors (a busy service, a lost connection) are retried, with growing pauses and as the service asks. With a
+//! schema, the model is made to return an object, in the first of three [`Form`]s that the service supports; an object that
+//! does not match is sent back once, with a description of the fault. Read [`Models::ask`] first.
 
 mod reply;
 
@@ -31,7 +31,7 @@ use reply::{Choice, Reply};
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Characters of a service's own error message that are passed on.
 const MESSAGE_CHARS_MAX: usize = 300;
-/// Times that a question is asked again when what is wrong may pass.
+/// Maximum number of retries after transient errors.
 const RETRIES: usize = 3;
 /// The first pause before that; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -46,7 +46,7 @@ pub(super) struct Models {
     pace: ExponentialBuilder,
 }
 
-/// What a session has used of its budget.
+/// Usage of a session's budget.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     calls: AtomicU64,
@@ -61,7 +61,7 @@ pub(super) struct Question {
     pub(super) schema: Option<String>,
 }
 
-/// How the model is told of a schema, those first that leave it the least choice.
+/// Form in which a request contains the schema; the first variants constrain the model most.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Tool,
@@ -69,11 +69,11 @@ enum Form {
     Words,
 }
 
-/// A call that failed, by what may be done about it.
+/// Error of a call, by its remedy.
 enum Fault {
     /// The service does not take this form of request.
     Form(CallError),
-    /// It may pass. The pause is what the service asks for.
+    /// A transient error, with the pause that the service asks for.
     Passing(CallError, Option<Duration>),
     /// Asking again or differently will not help.
     Final(CallError),
@@ -87,26 +87,26 @@ impl Fault {
     }
 }
 
-/// What is being said to a model on behalf of a cell.
+/// Conversation with a model on behalf of a cell.
 struct Conversation<'a> {
     model: &'a str,
     effort: Option<&'a str>,
     key: Option<String>,
     messages: Vec<Value>,
     spent: &'a Spent,
-    /// What others have spent as well.
+    /// Budget shared with other sessions.
     budget: Option<&'a dyn TokenBudget>,
 }
 
-/// Tokens that many sessions may spend together.
+/// Token budget that many sessions share.
 pub trait TokenBudget: fmt::Debug + Send + Sync {
-    /// Whether there are any left.
+    /// Checks whether tokens are left.
     ///
     /// # Errors
-    /// Why there are none, in words for whoever reads the cell's error.
+    /// The budget is spent: the reason in words for the reader of the cell's error.
     fn check(&self) -> Result<(), String>;
 
-    /// Notes that so many were spent.
+    /// Records spent tokens.
     fn spend(&self, tokens: u64);
 }
 
@@ -226,7 +226,7 @@ impl Models {
         })
     }
 
-    /// Sends what was said, again where that may help.
+    /// Sends the conversation, and retries transient errors.
     async fn post(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
         let asked = AtomicU32::new(0);
         let attempt = || {
@@ -322,7 +322,7 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
     }
 }
 
-/// What the service said instead of an answer.
+/// Converts an error response of the service.
 fn refused(model: &str, status: StatusCode, body: &str, wanted: Option<Duration>) -> Fault {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     let said = value.pointer("/error/message").or_else(|| value.get("error")).and_then(Value::as_str);
@@ -341,19 +341,19 @@ fn refused(model: &str, status: StatusCode, body: &str, wanted: Option<Duration>
     }
 }
 
-/// A schema that a cell asks for.
+/// Parses the schema of a call.
 ///
 /// # Errors
-/// `Invalid`: it is none of an object.
+/// `Invalid`: it is not the schema of an object.
 pub(super) fn schema_of(text: &str) -> Result<(Value, Schema), CallError> {
     Schema::of_object(text)
         .map_err(|fault| CallError::new(CallErrorKind::Invalid, format!("llm cannot be given this schema: {fault}")))
 }
 
-/// Reads an object of the schema, as JSON text.
+/// Parses an object of the schema from JSON text.
 ///
 /// # Errors
-/// Why it is none, in words.
+/// The text is not such an object: the reason in words.
 pub(super) fn object(schema: &Schema, text: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{error} in {}", quote(text)))?;
     object_of(schema, &value)

@@ -1,8 +1,8 @@
 //! Tools of MCP servers, over stdio and streamable HTTP. This process is the client.
 //!
-//! A server is started, or connected to, when a cell first needs it: when it calls a tool that nothing else has, or
-//! asks which tools there are. All servers that may have the tool start at once. One that dies is started again by the
-//! next call, after a pause that grows while it keeps failing. Read [`Server`] first.
+//! A server is started, or connected to, when a cell first needs it: when the cell calls a tool that no other source has,
+//! or lists the tools. All servers that may have the tool start at once. A server that ends is started again by the next
+//! call, after a pause that grows while it keeps failing. Read [`Server`] first.
 
 mod connection;
 mod content;
@@ -25,9 +25,9 @@ use crate::{
 };
 use connection::Connection;
 
-/// How long a server is left alone after it failed once; doubled by each failure after.
+/// Pause after a server's first failure; doubled by each further one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The longest of those pauses.
+/// Maximum of that pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A server that lived as long has not failed to start.
 const LIFE_MIN: Duration = Duration::from_secs(10);
@@ -60,19 +60,19 @@ impl Server {
         &self.name
     }
 
-    /// Whether it could have a tool that cells call `name`.
+    /// Returns true if the server may have a tool that cells call `name`.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         let Some(bare) = name.strip_prefix(&self.options.prefix) else { return false };
         self.options.tools.as_ref().is_none_or(|allowed| allowed.iter().any(|each| each == bare))
     }
 
-    /// Its tools. Starts it if need be.
+    /// Returns its tools, and starts the server if necessary.
     ///
     /// # Errors
-    /// Why it has none, in words that name it.
+    /// A message that names the server.
     ///
     /// # Cancel safety
-    /// Cancel safe: a start that nobody waits for goes on, for those who ask next.
+    /// Cancel safe: a start continues without its caller, for later callers.
     pub(crate) async fn tools(self: &Arc<Server>) -> Result<Arc<Tools>, CallError> {
         let connection = self.connection().await?;
         connection.tools(self).await.map_err(|reason| self.failed(&reason))
@@ -103,7 +103,7 @@ impl Server {
         connecting.await.map_err(|reason| self.failed(&reason))
     }
 
-    /// The connection there is, or a new one if it is gone and the pause is over.
+    /// Returns the current connection, or a new one if it is closed and the pause is over.
     fn connecting(self: &Arc<Server>) -> Connecting {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(current) = state.connecting.clone() {

@@ -1,4 +1,4 @@
-//! What a host grants: plain data, read from `cellar.toml` by the command line or made by an embedder.
+//! Grants of a host: plain data, read from `cellar.toml` by the command line or built by an embedder.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -38,33 +38,33 @@ pub enum Connector {
     Source(ConnectorOptions),
     /// A command, which reads `{"fetch": name, "arguments": {…}}` and writes an array of objects.
     Command {
-        /// What it is, for people and models.
+        /// Description for people and models.
         description: String,
-        /// How much a fetch may take.
+        /// Limits of a fetch.
         bounds: Bounds,
-        /// What is run for each fetch.
+        /// Command to run for each fetch.
         command: Command,
-        /// What can be fetched.
+        /// Fetches by name.
         fetches: BTreeMap<String, FetchOptions<()>>,
     },
     /// Tools of the session's MCP servers, or others of its tools, that give rows; each fetch names its tool.
     Mcp {
-        /// What it is, for people and models.
+        /// Description for people and models.
         description: String,
-        /// How much a fetch may take.
+        /// Limits of a fetch.
         bounds: Bounds,
-        /// What can be fetched.
+        /// Fetches by name.
         fetches: BTreeMap<String, FetchOptions<String>>,
     },
 }
 
-/// How a command is run.
+/// Configuration of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// `command`: the program and its arguments. A program with a `/` in it is relative to `folder`, and the command
     /// runs there; others are looked for on `PATH`.
     pub argv: Vec<String>,
-    /// Where it runs: of a command in a file, the folder of the file.
+    /// Working directory: for a command in a configuration file, the folder of that file.
     pub folder: PathBuf,
     /// `environment`: variables the command gets besides `PATH`, `HOME` and `LANG`. `NAME = "value"`.
     pub environment: Vec<(String, String)>,
@@ -83,7 +83,7 @@ pub struct Component {
     pub inherit: Vec<String>,
 }
 
-/// What runs when a tool is called.
+/// Program that runs when a tool is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// `command`: a program of this machine.
@@ -147,7 +147,7 @@ pub struct McpServer {
     pub prefix: String,
 }
 
-/// How a server is reached.
+/// Transport to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpTransport {
     /// `command`, with `environment` and `inherit`: a process that speaks on standard input and output. It is started
@@ -216,7 +216,7 @@ impl Agent {
     }
 }
 
-/// How an agent is run.
+/// Transport to an agent.
 #[derive(Clone)]
 pub enum AgentTransport {
     /// `command`, `environment`, `inherit`, `timeout`. The command reads one JSON object (`prompt`, `context`,
@@ -247,18 +247,18 @@ impl fmt::Debug for AgentTransport {
     }
 }
 
-/// Which agents may be called.
+/// Selection of the agents that may be called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Spawns {
-    /// All that there are.
+    /// All agents.
     #[default]
     All,
-    /// These.
+    /// Only these agents.
     Only(Vec<String>),
 }
 
 impl Spawns {
-    /// Whether this agent may be called.
+    /// Returns true if this agent may be called.
     pub fn allow(&self, agent_type: &str) -> bool {
         match self {
             Spawns::All => true,

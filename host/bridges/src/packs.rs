@@ -57,7 +57,7 @@ impl Pack {
         Pack { spec, granted: BTreeMap::new() }
     }
 
-    /// The same with a version, for people.
+    /// Sets the version, for people.
     #[must_use]
     pub fn version(mut self, version: &str) -> Pack {
         self.spec.version = Some(version.to_owned());

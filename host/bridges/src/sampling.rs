@@ -1,4 +1,4 @@
-//! `llm(…)` where no endpoint is configured: whoever a session works for may offer a model of its own.
+//! `llm(…)` where no endpoint is configured: the client of a session may offer a model of its own.
 
 use std::{fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use crate::{
     options::TIERS,
 };
 
-/// A question for a model that somebody else has.
+/// A prompt for a model that a client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What is asked.
+    /// Prompt.
     pub prompt: String,
     /// `smol`, `default` or `slow`: how good the model is to be, and how much it may cost.
     pub tier: String,
-    /// How the model is to behave.
+    /// System prompt.
     pub system: Option<String>,
 }
 
@@ -27,14 +27,15 @@ pub type SampleFuture = BoxFuture<'static, Result<String, CallError>>;
 
 /// Asks models that others have.
 pub trait Sampler: Send + Sync + fmt::Debug {
-    /// Asks for a session; nothing, when nobody offers it a model.
+    /// Sends a prompt on behalf of a session. Returns `None` if no client offers it a model.
     fn ask(&self, session: &str, sample: Sample) -> Option<SampleFuture>;
 }
 
-/// Asks whoever offers a model; nothing, when nobody does.
+/// Sends a question to a client that offers a model. Returns `None` if there is none.
 ///
 /// # Errors
-/// The tier is none, the schema cannot be used, the model is not to be had, says nothing, or gives no object of the schema.
+/// The tier is unknown, the schema cannot be used, the model is unavailable, its answer is empty, or does not match the
+/// schema.
 pub(super) fn ask(
     sampler: &Arc<dyn Sampler>,
     session: &str,

@@ -20,7 +20,7 @@ const REFERENCES_MAX: usize = 32;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// As it was given, to tell which names it knows.
+    /// Schema as given, from which messages take the known names.
     source: Value,
 }
 
@@ -61,7 +61,7 @@ impl Schema {
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }
 
-    /// One fault in words.
+    /// Describes one fault in words.
     fn fault(&self, error: &ValidationError<'_>) -> String {
         let place = error.instance_path().as_str();
         let expected = match error.kind() {
@@ -95,7 +95,7 @@ impl Schema {
         format!("`{}`: expected {expected}, found {}", root(place), short(error.instance()))
     }
 
-    /// The names that the object knows in which a fault lies.
+    /// Returns the names that are declared for the object with a fault.
     fn known(&self, error: &ValidationError<'_>) -> Vec<&str> {
         let (parent, _) = error.schema_path().as_str().rsplit_once('/').unwrap_or_default();
         let properties = self.source.pointer(parent).and_then(|schema| schema.get("properties"));
@@ -131,7 +131,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// Walks a schema as if its references were written out, for as long as `left` lasts. `open` are those that led here.
+/// Walks a schema as if its references were expanded, until `left` is used up. `open` are the references that led here.
 fn write_out<'a>(root: &'a Value, part: &'a Value, open: &mut Vec<&'a str>, left: &mut usize) -> Result<(), String> {
     *left = left.checked_sub(1).ok_or("it is too large with its references written out")?;
     match part {
@@ -158,10 +158,10 @@ fn follow<'a>(root: &'a Value, reference: &'a str, open: &mut Vec<&'a str>, left
     Ok(())
 }
 
-/// Reads the answer of a model or an agent that was given a schema.
+/// Checks the answer of a model or an agent against its schema, and returns it as JSON text.
 ///
 /// # Errors
-/// Why it is not an object of that schema, in words.
+/// The answer is not an object of that schema: the reason in words.
 pub(crate) fn object_of(schema: &Schema, answer: &Value) -> Result<String, String> {
     if !answer.is_object() {
         return Err(format!("expected a JSON object, found {}", quote(&answer.to_string())));

@@ -1,7 +1,7 @@
-//! Tools: what `tool.<name>(…)` runs, wherever it comes from.
+//! Tools, which run when a cell calls `tool.<name>(…)`, whatever their source.
 //!
-//! Each has a name, a description and, mostly, a JSON Schema of its arguments, against which every call is checked
-//! before the tool hears of it. Read [`Tools`] first.
+//! Each has a name, a description and, usually, a JSON Schema of its arguments, against which every call is checked before
+//! the tool receives it. Read [`Tools`] first.
 
 use std::{
     collections::BTreeMap,
@@ -53,13 +53,13 @@ impl fmt::Debug for Tools {
     }
 }
 
-/// Why a tool, a primitive or an agent failed, in words for the cell: no credential and no path of the host belongs in them. Any error turns
-/// into one with `?`.
+/// Failure of a tool, a primitive or an agent, as a message for the cell. It must not contain a credential or a path of the
+/// host. Any error converts into it with `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure(String);
 
 impl ToolFailure {
-    /// One with these words.
+    /// Creates a failure with this message.
     pub fn new(message: impl Into<String>) -> ToolFailure {
         ToolFailure(message.into())
     }
@@ -124,7 +124,7 @@ impl Tools {
         self.0.insert(tool.spec.name.clone(), Arc::new(tool));
     }
 
-    /// Adds all of `others`, in the place of those with their names.
+    /// Adds all of `others`, and replaces tools with the same names.
     pub(crate) fn extend(&mut self, others: Tools) {
         self.0.extend(others.0);
     }
@@ -146,12 +146,12 @@ impl Tools {
         self.0.keys().map(String::as_str)
     }
 
-    /// What cells are told of them.
+    /// Returns the specifications of the tools for cells.
     pub(crate) fn specs(&self) -> impl Iterator<Item = ToolSpec> {
         self.0.values().map(|tool| tool.spec.clone())
     }
 
-    /// How many there are.
+    /// Returns the number of tools.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -159,14 +159,14 @@ impl Tools {
 
 pub(crate) type Handler = dyn Fn(String, CellId) -> CallFuture + Send + Sync;
 
-/// One tool, or one primitive.
+/// A granted tool or primitive.
 pub(crate) struct Granted {
-    /// What messages call it.
+    /// Name in messages.
     who: String,
     spec: ToolSpec,
     /// Compiled at the first call: most sessions call few of their tools.
     schema: OnceLock<Result<Schema, String>>,
-    /// What a primitive's result is held to, and the schema of that once it is compiled.
+    /// Schema of a primitive's result, as text and compiled on first use.
     result: Option<(String, OnceLock<Result<Schema, String>>)>,
     handler: Box<Handler>,
 }
@@ -176,7 +176,7 @@ impl Granted {
         Granted { who, spec, schema: OnceLock::new(), result: None, handler }
     }
 
-    /// The same with a schema that its results must fit.
+    /// Adds a schema that its results must match.
     pub(crate) fn with_result(self, schema: Option<String>) -> Granted {
         Granted { result: schema.map(|schema| (schema, OnceLock::new())), ..self }
     }
@@ -275,7 +275,7 @@ where
     }
 }
 
-/// What [`blocking`] gives.
+/// Future that [`blocking`] returns.
 pub(crate) type BlockingFuture<T> = Pin<Box<dyn Future<Output = Result<T, ToolFailure>> + Send>>;
 
 /// A handler that runs a program. Dropping its call ends the program; a command, with all that it started in its process
@@ -294,7 +294,7 @@ pub(crate) fn program_handler(who: String, program: Program) -> Box<Handler> {
     })
 }
 
-/// The arguments as the function takes them. Those that fit the schema may still be none for the type.
+/// Parses the arguments for the function. Arguments that match the schema may still be invalid for the type.
 fn read<A: DeserializeOwned>(who: &str, arguments: &str) -> Result<A, CallError> {
     serde_json::from_str(arguments).map_err(|error| {
         CallError::new(CallErrorKind::Invalid, format!("{who}: the arguments cannot be read: {error}"))

@@ -1,5 +1,5 @@
-//! What a chart may hold. The guest that drew it runs what strangers wrote, and whoever looks at the chart may do so in a
-//! browser: there must be no script, no link, nothing that is loaded, and nothing small that draws much.
+//! Check of charts. The guest that draws a chart runs untrusted code, and the chart may be viewed in a browser: it must
+//! contain no script, no link, nothing that is loaded, and nothing small that is expensive to draw.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use resvg::usvg::roxmltree::{Attribute, Document, Node, ParsingOptions};
 
 use crate::{SVG_BYTES_MAX, error::ChartError};
 
-/// What Vega draws with.
+/// SVG elements that Vega uses.
 const ELEMENTS: [&str; 19] = [
     "svg",
     "g",
@@ -30,16 +30,16 @@ const ELEMENTS: [&str; 19] = [
     "pattern",
 ];
 const NAMESPACE: &str = "http://www.w3.org/2000/svg";
-/// Elements and texts of a chart.
+/// Maximum number of elements and texts of a chart.
 const NODES_MAX: u32 = 500_000;
-/// How deep they may be in each other. What draws them is recursive.
+/// Maximum nesting depth of elements. The renderer is recursive.
 const DEPTH_MAX: usize = 128;
-/// Bytes of all texts.
+/// Maximum size of all texts in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 10;
-/// Patterns, each of which may be drawn many times.
+/// Maximum number of patterns, each of which may be drawn many times.
 const PATTERNS_MAX: usize = 64;
 
-/// Reads a chart and refuses what charts do not hold.
+/// Parses a chart, and refuses elements that charts must not contain.
 pub(crate) fn check(svg: &str) -> Result<Document<'_>, ChartError> {
     if svg.len() > SVG_BYTES_MAX {
         return Err(ChartError::Output);
@@ -51,8 +51,9 @@ pub(crate) fn check(svg: &str) -> Result<Document<'_>, ChartError> {
     Ok(document)
 }
 
-/// Reads a picture that a cell has displayed, which is drawn in a process of its own and shown to nobody as it is. What it may
-/// hold is for what draws it to say; a bound is on what drawing recurses through.
+/// Parses an image that a cell displayed. It is drawn in a separate process and never shown as it is, so its elements are
+/// the renderer's concern; only the size and the number of nodes are limited, and the nesting depth, because drawing is
+/// recursive.
 pub(crate) fn check_picture(svg: &str) -> Result<Document<'_>, ChartError> {
     let refused = |why: String| Err(ChartError::Svg(why));
     if svg.len() > SVG_BYTES_MAX {
@@ -129,7 +130,7 @@ fn references(value: &str) -> impl Iterator<Item = &str> {
     value.split("url(#").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// What a message shows of a name or an address.
+/// Truncates a name or an address for a message.
 fn clip(text: &str) -> String {
     text.chars().take(100).collect()
 }

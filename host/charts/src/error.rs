@@ -1,4 +1,4 @@
-//! Why a chart was not drawn.
+//! Errors of drawing charts.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use cellar_engine::outcome::{Failure, FailureKind};
 
 use crate::{SPECIFICATION_BYTES_MAX, SVG_BYTES_MAX};
 
-/// Why a chart was not drawn, or not made a PNG.
+/// Error of drawing a chart, or of converting it to a PNG.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum ChartError {
-    /// The specification is larger than those that are drawn.
+    /// The specification exceeds the maximum size.
     #[error(
         "the specification has {bytes} bytes with its data, at most {SPECIFICATION_BYTES_MAX} are drawn; \
          aggregate or sample the data first"
@@ -22,27 +22,27 @@ pub enum ChartError {
     #[error("the specification cannot be drawn: {0}")]
     Specification(String),
 
-    /// It asks for something that is not in it.
+    /// The specification refers to a resource that it does not contain.
     #[error("{0}")]
     Resource(String),
 
-    /// It takes too long.
+    /// Drawing exceeded its timeout.
     #[error("drawing the chart took longer than {timeout:?}; aggregate or sample the data first")]
     Timeout { timeout: Duration },
 
-    /// It takes too much memory.
+    /// Drawing exceeded its memory.
     #[error("drawing the chart took too much memory; aggregate or sample the data first")]
     Memory,
 
-    /// The SVG is larger than those that are kept.
+    /// The SVG exceeds the maximum size.
     #[error("the chart is larger than {SVG_BYTES_MAX} bytes as an SVG; aggregate or sample the data first")]
     Output,
 
-    /// What the guest drew is none of what charts are made of.
+    /// The guest drew an element that charts must not contain.
     #[error("the chart holds what charts must not hold: {0}")]
     Svg(String),
 
-    /// It would take too long, or be too large, as a PNG.
+    /// The conversion to a PNG would take too long, or the PNG would be too large.
     #[error("the chart was not made a PNG: {0}")]
     Png(String),
 
@@ -50,7 +50,7 @@ pub enum ChartError {
     #[error("the chart was not made a PNG: this machine has no font; install one, such as Debian's `fonts-liberation`")]
     NoFont,
 
-    /// The kernel that drew it, or what makes the PNG, broke.
+    /// The kernel that drew the chart, or the conversion to a PNG, crashed.
     #[error("drawing the chart failed: {0}")]
     Crash(String),
 
@@ -77,7 +77,7 @@ impl ChartError {
         }
     }
 
-    /// Why the guest did not draw.
+    /// Converts a failure of the guest.
     pub(crate) fn of(failure: &Failure, timeout: Duration) -> ChartError {
         // What the guest says is cut: it may be as long as the specification.
         let message: String = failure.message.chars().take(500).collect();

@@ -1,4 +1,4 @@
-//! Fonts of this machine: those that a PNG is drawn with, and how wide their characters are, by which Vega lays a chart out.
+//! Fonts of this machine: PNGs are drawn with them, and Vega uses the widths of their characters for the layout of charts.
 
 use std::{
     collections::HashMap,
@@ -15,33 +15,34 @@ use skrifa::{
     instance::{LocationRef, Size},
 };
 
-/// Families without serifs by preference: those with the widths of Arial, which browsers use, come first.
+/// Sans-serif families in order of preference: those with the metrics of Arial, which browsers use, come first.
 const SANS: [&str; 8] =
     ["Liberation Sans", "Arimo", "Arial", "Helvetica", "DejaVu Sans", "Noto Sans", "Open Sans", "Roboto"];
 const SERIF: [&str; 6] = ["Liberation Serif", "Tinos", "Times New Roman", "Times", "DejaVu Serif", "Noto Serif"];
 const MONOSPACE: [&str; 6] =
     ["Liberation Mono", "Cousine", "Courier New", "Courier", "DejaVu Sans Mono", "Noto Sans Mono"];
 
-/// Characters whose widths the guest is told: Latin, Greek and Cyrillic, and punctuation.
+/// Characters whose widths are passed to the guest: Latin, Greek and Cyrillic, and punctuation.
 const MEASURED: [std::ops::RangeInclusive<char>; 3] =
     ['\u{20}'..='\u{52f}', '\u{2010}'..='\u{203a}', '\u{2190}'..='\u{2265}'];
-/// What other characters have, in thousandths of the size: most of them are those of Chinese, Japanese and Korean.
+/// Width of other characters, in thousandths of the font size: most of them are Chinese, Japanese and Korean.
 const OTHER_WIDTH: u64 = 1000;
-/// Characters of one chart for which a font is looked for because the chosen one lacks them. Each search reads all fonts.
+/// Maximum number of characters of one chart for which a font is searched because the chosen one lacks them. Each search
+/// reads all fonts.
 const SEARCHES_MAX: usize = 256;
 
-/// What is known of the fonts of this machine.
+/// Fonts of this machine.
 #[derive(Debug)]
 pub(crate) struct Fonts {
     database: Arc<Database>,
-    /// The family of texts that name none, or one that is not here. Absent when there is no font.
+    /// Default family, for texts that name none or a missing one. Absent when there is no font.
     family: Option<String>,
     /// See [`Fonts::widths`].
     widths: String,
 }
 
 impl Fonts {
-    /// Looks for fonts where the system keeps them.
+    /// Loads the fonts of the system.
     pub(crate) fn of_this_machine() -> Fonts {
         let mut database = Database::new();
         database.load_system_fonts();
@@ -74,7 +75,7 @@ impl Fonts {
         &self.database
     }
 
-    /// The family of texts that name none.
+    /// Returns the default family.
     pub(crate) fn family(&self) -> Option<&str> {
         self.family.as_deref()
     }
@@ -101,13 +102,13 @@ pub(crate) fn resolver() -> FontResolver<'static> {
     }
 }
 
-/// The first of these families that is here.
+/// Returns the first of these families that is installed.
 fn first(database: &Database, families: &[&str]) -> Option<String> {
     let is_here = |name: &&&str| database.faces().any(|face| face.families.iter().any(|(family, _)| family == **name));
     families.iter().find(is_here).map(|name| (*name).to_owned())
 }
 
-/// How wide the measured characters are that a font has.
+/// Returns the widths of the measured characters that a font has.
 fn widths(database: &Database, id: ID) -> Option<Map<String, Value>> {
     database.with_face_data(id, |data, index| {
         let font = FontRef::from_index(data, index).ok()?;

@@ -62,9 +62,10 @@ pub const SVG_BYTES_MAX: usize = 8 << 20;
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Linear memory of the kernel that draws one, in bytes.
 const MEMORY_BYTES: u64 = 384 << 20;
-/// Time that it has to stop when it is told to.
+/// Grace period of the guest to stop.
 const GRACE: Duration = Duration::from_millis(200);
-/// Charts that one [`Charts`] draws at the same time; more wait. Bounds memory: kernels share processors anyway.
+/// Maximum number of charts that one [`Charts`] draws concurrently; more wait. It bounds memory: kernels share processors
+/// anyway.
 const CHARTS_AT_ONCE: usize = 8;
 
 /// Type of the SVG that is added.
@@ -82,7 +83,7 @@ pub struct Charts {
 
 struct Inner {
     host: Host,
-    /// Of this machine, looked for when the first chart is drawn.
+    /// Fonts of this machine, loaded when the first chart is drawn.
     fonts: OnceLock<Fonts>,
     turns: Semaphore,
 }
@@ -90,9 +91,9 @@ struct Inner {
 /// A chart.
 #[derive(Debug)]
 pub struct Chart {
-    /// As Vega draws it. Has no script, no link and nothing that is loaded from elsewhere.
+    /// SVG as drawn by Vega. It has no script, no link and nothing that is loaded from elsewhere.
     pub svg: String,
-    /// The same as a PNG, twice as large unless that is too large; or why there is none.
+    /// PNG of the chart, at twice the size unless that is too large; or the error.
     pub png: Result<Vec<u8>, ChartError>,
 }
 
@@ -121,20 +122,20 @@ impl Charts {
         Charts { timeout, ..self }
     }
 
-    /// Has the guest that draws work in the share of those for whom it does.
+    /// Sets the CPU share in which the guest draws: that of the caller on whose behalf it works.
     pub fn with_share(self, share: Option<CpuShare>) -> Charts {
         Charts { share, ..self }
     }
 
-    /// Draws a specification of Vega-Lite or Vega: a JSON object, with its data in it. Which of the two it is, its `$schema`
-    /// says; without one, `marks` at its top is Vega's.
+    /// Draws a specification of Vega-Lite or Vega: a JSON object that includes its data. Its `$schema` determines which of
+    /// the two it is; without one, `marks` at the top level means Vega.
     ///
     /// # Errors
-    /// See [`ChartError`]. A chart that could be drawn but not made a PNG is no error: [`Chart::png`] says why.
+    /// See [`ChartError`]. A chart without a PNG is not an error: [`Chart::png`] has the reason.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the kernel, and the process that makes the PNG. Where there is no such process, a PNG that
-    /// is being made is finished, which takes seconds at most, and dropped.
+    /// Dropping the future ends the kernel, and the process that makes the PNG. Where there is no such process, a PNG in
+    /// progress is finished, which takes seconds at most, and dropped.
     pub async fn draw(&self, specification: &str) -> Result<Chart, ChartError> {
         let bytes = specification.len();
         if bytes > SPECIFICATION_BYTES_MAX {
@@ -166,7 +167,8 @@ impl Charts {
         self.png(painter::Kind::Picture, svg, later(Instant::now(), self.timeout)).await
     }
 
-    /// In a process of its own; where there is none, what holds nothing but what charts hold is drawn here.
+    /// Converts an SVG to a PNG in a separate process. Where there is none, an SVG with only elements of charts is
+    /// converted in this process.
     async fn png(&self, kind: painter::Kind, svg: &str, deadline: Instant) -> Result<Vec<u8>, ChartError> {
         if let Some(png) = painter::in_process(kind, svg, self.timeout, deadline.into()).await {
             return png;
@@ -176,7 +178,7 @@ impl Charts {
             .await?
     }
 
-    /// Has the guest draw. What it returns is checked by nobody yet.
+    /// Draws the chart in the guest. The result is not checked yet.
     async fn svg(&self, specification: &str, widths: &str) -> Result<String, ChartError> {
         // A JSON text is an expression of JavaScript.
         let literal = |text: &str| serde_json::Value::from(text).to_string();
@@ -235,7 +237,7 @@ impl Charts {
         blocking(work).await?.map(drop).map_err(ChartError::from)
     }
 
-    /// What is added to a displayed specification.
+    /// Renders the additions to a displayed value.
     async fn rendered(&self, drawn: Drawn) -> Rendered {
         let began = std::time::Instant::now();
         let (svg, png) = match drawn {
@@ -274,7 +276,7 @@ impl Inner {
     }
 }
 
-/// What is drawn of a displayed value.
+/// Renderable part of a displayed value.
 enum Drawn {
     /// A specification.
     Chart(String),
@@ -299,14 +301,14 @@ impl Renderer for Charts {
     }
 }
 
-/// The family of fonts that charts are drawn with on this machine, where they name none; `None` when there is no font, and
-/// charts are drawn as SVG alone. Looks through all fonts.
+/// Returns the font family of charts that name none, on this machine; `None` when there is no font, and charts are drawn as
+/// SVG only. Searches all fonts.
 pub fn font() -> Option<String> {
     Fonts::of_this_machine().family().map(str::to_owned)
 }
 
-/// Whether this is the type of specifications of Vega or Vega-Lite, of any version: those of Vega-Lite 5 are drawn as they
-/// mean, most of others as well. Jupyter knows two spellings.
+/// Returns true if this is the MIME type of Vega or Vega-Lite specifications, of any version. Those of Vega-Lite 5 are
+/// drawn as intended, most of the others as well. Jupyter uses two spellings.
 fn is_chart(mime_type: &str) -> bool {
     let version = ["application/vnd.vegalite.v", "application/vnd.vega.v"]
         .into_iter()
@@ -315,7 +317,7 @@ fn is_chart(mime_type: &str) -> bool {
     version.is_some_and(|version| version.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))
 }
 
-/// Does what takes long without waiting, on a thread that may.
+/// Runs blocking work on a thread for that.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ChartError> {
     // A panic is the only way to fail: nobody aborts the task.
     tokio::task::spawn_blocking(work).await.map_err(|error| ChartError::Crash(error.to_string()))

@@ -1,8 +1,8 @@
-//! Where a checked SVG becomes a PNG: in a process of its own, which can be killed, or else in this one, where only what
-//! is sure to end soon is begun.
+//! Conversion of a checked SVG to a PNG: in a separate process, which can be killed, or else in this process, which only
+//! starts conversions that are certain to end soon.
 //!
-//! What draws is no program of ours, and an SVG of a few kilobytes can keep it busy for minutes: with curves, dashes, arcs,
-//! wide strokes, texts. [`serve`] is what the process does.
+//! The renderer is not our own program, and an SVG of a few kilobytes can occupy it for minutes: with curves, dashes, arcs,
+//! wide strokes, texts. [`serve`] is the main function of the process.
 
 use std::{
     io::{self, Read, Write},
@@ -23,22 +23,22 @@ use crate::{
     png::{self, Effort},
 };
 
-/// Bytes of a PNG, and of what a process says.
+/// Maximum size of a PNG and of a response of the process, in bytes.
 const PNG_BYTES_MAX: u64 = 32 << 20;
-/// Memory that a process may write to.
+/// Maximum writable memory of the process in bytes.
 const MEMORY_BYTES: u64 = 512 << 20;
-/// First byte of an answer: a PNG follows, or words on why there is none.
+/// First byte of a response: a PNG follows, or the reason why there is none.
 const DRAWN: u8 = 0;
 const REFUSED: u8 = 1;
-/// First byte of what is to be drawn: a chart of the guest's, or what a cell has displayed.
+/// First byte of a request: a chart of the guest, or an image that a cell displayed.
 const CHART: u8 = b'c';
 const PICTURE: u8 = b'p';
 
 /// The name of the job.
 pub const JOB: &str = "draw-chart";
 
-/// Draws the SVG on standard input, and writes a PNG, or why there is none, to standard output. First bounds the process:
-/// so many seconds of processor time, some memory, no file, and no life without its parent.
+/// Draws the SVG on standard input, and writes a PNG, or the reason why there is none, to standard output. Restricts the
+/// process first: `seconds` of processor time, limited memory, no files, and it ends with its parent.
 ///
 /// # Errors
 /// The streams fail, or a bound cannot be set.
@@ -67,19 +67,19 @@ pub fn serve(seconds: u64) -> io::Result<()> {
     stdout.flush()
 }
 
-/// What is drawn.
+/// Kind of image to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A chart, which was checked.
     Chart,
-    /// What a cell has displayed.
+    /// An image that a cell displayed.
     Picture,
 }
 
-/// Makes a PNG of an SVG before the deadline. `None` when there is no program to draw with.
+/// Converts an SVG to a PNG before the deadline. Returns `None` if no process can be started for that.
 ///
 /// # Errors
-/// It cannot be drawn, or not by then.
+/// The SVG cannot be drawn, or not in time.
 ///
 /// # Cancel safety
 /// Dropping the future kills the process.

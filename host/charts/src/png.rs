@@ -1,5 +1,5 @@
-//! From a checked SVG to a PNG. Once begun it cannot be stopped but by the end of its process: where that must not be, it is
-//! estimated how long it takes, and what might take long is not begun.
+//! Conversion of a checked SVG to a PNG. Once started, only the end of its process stops it. Where that is not an option,
+//! the duration is estimated, and a conversion that might take long is not started.
 
 use resvg::{
     tiny_skia::{PathSegment, Pixmap, Transform},
@@ -11,7 +11,7 @@ use crate::{
     fonts::{self, Fonts},
 };
 
-/// How much larger a PNG is than the chart's own size, so that its texts can be read.
+/// Scale of a PNG relative to the chart's own size, so that its texts are legible.
 const SCALE: f32 = 2.0;
 /// The least it may be made smaller.
 const SCALE_MIN: f32 = 0.1;
@@ -35,10 +35,10 @@ const ROW_LINES: f64 = 4.0;
 const TEXT_BYTES_MAX: usize = 16 << 10;
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// How much work a chart may be.
+/// Limit on the work of drawing a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Any: the process that draws is killed when its time is over.
+    /// Unlimited: the process that draws is killed when its time is over.
     Any,
     /// Some seconds by the worst estimate.
     Little,
@@ -85,7 +85,7 @@ pub(crate) fn png(document: &Document<'_>, fonts: &Fonts, effort: Effort) -> Res
     pixmap.encode_png().map_err(|error| ChartError::Png(error.to_string()))
 }
 
-/// Checks what costs time before there are shapes whose work could be estimated: arcs become curves, letters become
+/// Checks parts that cost time before there are shapes whose work can be estimated: arcs become curves, letters become
 /// outlines.
 fn check_size(document: &Document<'_>) -> Result<(), String> {
     let (mut text_bytes, mut path_bytes) = (0_usize, 0_usize);
@@ -102,7 +102,7 @@ fn check_size(document: &Document<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What is drawn on, in pixels.
+/// Drawing area in pixels.
 struct Canvas {
     width: f32,
     height: f32,

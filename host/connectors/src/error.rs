@@ -1,32 +1,32 @@
-//! What goes wrong with a fetch, in words for a cell.
+//! Errors of fetches, in words for a cell.
 
 use std::time::Duration;
 
-/// Names that a message lists.
+/// Maximum number of names that a message lists.
 const NAMES_MAX: usize = 20;
 
-/// Why there are no rows.
+/// Error of a fetch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct FetchError {
-    /// Whose fault it is.
+    /// Class of the error.
     pub fault: FetchFault,
-    /// What was tried, what was found, what to do. It has no credential, no address and no path in it.
+    /// Message: the attempt, the problem, and the remedy. It contains no credential, no address and no path.
     pub message: String,
 }
 
 /// Class of a [`FetchError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchFault {
-    /// There is no such connector or fetch.
+    /// The connector or the fetch does not exist.
     Unknown,
-    /// The arguments do not fit.
+    /// The arguments are invalid.
     Invalid,
-    /// What was asked for is not allowed.
+    /// The request is not allowed.
     Denied,
-    /// More rows, bytes or seconds than a fetch may take.
+    /// The fetch exceeds its limit of rows, bytes or seconds.
     Limit,
-    /// The source said no, or nothing.
+    /// The source refused or did not answer.
     Failed,
 }
 
@@ -48,7 +48,7 @@ impl FetchError {
         FetchError::new(FetchFault::Limit, message)
     }
 
-    /// The same with the name of the fetch before it.
+    /// Prefixes the message with the name of the fetch.
     pub(crate) fn of(self, name: &str) -> FetchError {
         if self.message.contains(name) {
             return self;
@@ -57,7 +57,7 @@ impl FetchError {
     }
 }
 
-/// The end of a message about an unknown name: the nearest that there is, and all.
+/// Returns the end of a message about an unknown name: the nearest known name, and all known names.
 pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let distance = |other: &&&str| strsim::damerau_levenshtein(name, other);

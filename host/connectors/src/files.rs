@@ -48,16 +48,16 @@ use place::{FileOf, Place};
 const BATCH_ROWS: usize = 1 << 16;
 /// Rows of CSV that are looked at to know the types of the columns.
 const INFERRED_ROWS: usize = 10_000;
-/// Bytes of a line of JSON.
+/// Maximum length of a line of JSON in bytes.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// What is said of a file that has other columns than those before it.
+/// Message about a file whose columns differ from those of the files before it.
 const UNFIT: &str = "its columns are not those of the files before it";
-/// How long a place may take to tell what is in it.
+/// Timeout of listing a location.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files.
 pub(crate) struct Files {
-    /// Or why they cannot be read.
+    /// Location, or the reason why it cannot be read.
     place: Result<Place, String>,
     fetches: Arc<BTreeMap<String, (FetchSpec, FilesFetch)>>,
 }
@@ -188,7 +188,7 @@ struct Gathered<'a> {
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// What the rows were read of, as far as it is known.
+    /// Parquet chunks that the rows were read from, as far as they are known.
     chunks: Option<Chunks>,
 }
 
@@ -254,7 +254,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Notes what all rows of a file were read of, if they have the types of the table.
+    /// Records the chunks of a file whose rows were all read, if they have the types of the table.
     fn note_chunks(&mut self, held: &Held<FileOf>, metadata: &ArrowReaderMetadata, said: &Schema) {
         let Some(schema) = &self.schema else { return };
         let is_same = |field: &FieldRef| {
@@ -269,7 +269,7 @@ impl Gathered<'_> {
         };
     }
 
-    /// How many bytes may still be read, with those that rows were read of.
+    /// Returns the remaining budget in bytes. Held chunks, which rows were read from, count as read.
     fn bytes_left(&self) -> usize {
         let held = self.chunks.as_ref().map_or(0, Chunks::size_bytes);
         self.request.bounds.bytes.saturating_sub(self.bytes).saturating_sub(held)
@@ -300,8 +300,8 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// A reader of a file that gives no more bytes than a fetch may have until it is told to go on: rows are gathered before they
-    /// can be counted.
+    /// Returns a reader of a file that yields at most the byte limit of a fetch until its budget is reset: rows are
+    /// gathered before they can be counted.
     fn metered(&self, file: &FileOf) -> (Metered, Rc<Cell<usize>>) {
         let left = Rc::new(Cell::new(self.request.bounds.bytes));
         (Metered { reading: Reading { file: file.clone(), at: 0 }, left: Rc::clone(&left) }, left)
@@ -338,7 +338,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Where the columns are that are read: those that are selected, and those that are tested.
+    /// Returns the positions of the columns to read: the selected ones, and those that are tested.
     fn wanted(&self, schema: &Schema) -> Result<Vec<usize>, FetchError> {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let tested = self.files.filters.iter().map(|filter| &filter.column);
@@ -363,8 +363,8 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Adds the rows of a batch for which the filters hold, without the columns that were read for them only. `said` is what its file
-    /// says of the columns.
+    /// Adds the rows of a batch that pass the filters, without columns that were only read for the filters. `said` is the
+    /// schema of the file.
     fn add(&mut self, batch: &RecordBatch, said: &Schema) -> Result<(), FetchError> {
         self.check(true)?;
         let unfit = |_| FetchError::failed(UNFIT);
@@ -467,7 +467,7 @@ fn mask(
     compared.map(Some).map_err(|_| unfit())
 }
 
-/// What a test compares with, as a value of a column; nothing where its parameter is not given.
+/// Returns the parameter's value for a test, cast to the type of the column. Returns `None` if the parameter is not given.
 fn given(
     filter: &Filter,
     kind: &DataType,

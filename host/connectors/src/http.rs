@@ -34,14 +34,14 @@ const PAGES_MAX: usize = 10_000;
 const TRIES_MAX: u32 = 4;
 /// The first pause between two tries; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long a server may take to say that it is there.
+/// Timeout of a probe of the server.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of what a server says of an error that is told.
+/// Maximum number of bytes of a server's error that a message repeats.
 const SAID_BYTES_MAX: usize = 300;
 
 /// An interface.
 pub(crate) struct Endpoint {
-    /// Or why it cannot be asked.
+    /// Server, or the reason why it cannot be used.
     server: Result<Arc<Server>, String>,
     fetches: Arc<Fetches>,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Server {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    /// The least time from one request to the next.
+    /// Minimum time between two requests.
     pause: Option<Duration>,
-    /// When the next request may be sent.
+    /// Earliest time of the next request.
     next: Mutex<Instant>,
 }
 
@@ -258,7 +258,7 @@ impl Server {
         }
     }
 
-    /// One answer that was a good one, after as many tries as there is time for.
+    /// Sends a request, retries it as long as time permits, and returns a successful response.
     async fn ask(&self, url: &Url, request: &Request, before: usize) -> Result<(Vec<u8>, HeaderMap), FetchError> {
         let mut pause = PAUSE;
         for attempt in 1.. {
@@ -330,7 +330,7 @@ async fn body(answer: reqwest::Response, request: &Request, before: usize) -> Re
     Ok((body, headers))
 }
 
-/// What a server says when it says no.
+/// Converts an error response of the server.
 async fn refused(status: StatusCode, answer: reqwest::Response) -> FetchError {
     let mut said = Vec::new();
     let mut pieces = answer.bytes_stream();
@@ -346,7 +346,7 @@ async fn refused(status: StatusCode, answer: reqwest::Response) -> FetchError {
     FetchError::failed(format!("the server answers with {status}{said}"))
 }
 
-/// What became of a request; the address is not in it.
+/// Converts an error of the client. The message does not contain the address.
 fn unreachable(error: &reqwest::Error, timeout: Duration) -> FetchError {
     if error.is_timeout() {
         return FetchError::timeout(timeout);

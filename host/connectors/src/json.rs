@@ -15,10 +15,10 @@ use crate::{
 /// Values of the JSON of one answer, or of one line of a file: until its rows are columns, each may take 200 bytes.
 const VALUES_MAX: usize = 4 * REQUEST_VALUES_MAX;
 
-/// Reads what a source sent. `what` it is, in words.
+/// Parses the JSON of a source. `what` describes it in words.
 ///
 /// # Errors
-/// It is no JSON, or has too many values.
+/// The text is not JSON, or has too many values.
 pub(crate) fn read(what: &str, bytes: &[u8]) -> Result<Json, FetchError> {
     let values = if bytes.len() > VALUES_MAX { json_values(bytes) } else { 0 };
     if values > VALUES_MAX {
@@ -30,11 +30,11 @@ pub(crate) fn read(what: &str, bytes: &[u8]) -> Result<Json, FetchError> {
     serde_json::from_slice(bytes).map_err(|error| FetchError::failed(format!("{what} is no JSON: {error}")))
 }
 
-/// The rows of an array of objects: a column for each member that any of them has, in the order in which they come up. Its type
-/// is that of its values; what is mixed or nested is JSON.
+/// Converts an array of objects to rows: a column for each member that any of them has, in order of appearance. The type of
+/// a column is inferred from its values; mixed or nested values are JSON.
 ///
 /// # Errors
-/// What is there is no such array, or is past the bounds.
+/// The value is not such an array, or exceeds the limits.
 pub fn rows_of_json(rows: Vec<Json>, bounds: &Bounds, deadline: Instant) -> Result<Batches, FetchError> {
     let mut gathered = JsonRows::new(bounds, deadline);
     rows.into_iter().try_for_each(|row| gathered.push(row))?;
@@ -65,7 +65,7 @@ impl JsonRows {
     /// Adds a row.
     ///
     /// # Errors
-    /// It is no object, or there is more than the bounds allow.
+    /// The value is not an object, or the rows exceed the limits.
     pub(crate) fn push(&mut self, row: Json) -> Result<(), FetchError> {
         let number = self.rows.len();
         if number >= self.bounds.rows {
@@ -130,7 +130,7 @@ pub(crate) fn value_of(value: Json) -> Value {
     }
 }
 
-/// What a value is, in words.
+/// Describes the type of a value in words.
 pub(crate) fn kind_of(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

@@ -1,8 +1,8 @@
-//! Sources of data that a host holds, and what cells fetch from them: rows in columns.
+//! Sources of data that a host holds, and from which cells fetch rows in columns.
 //!
-//! [`ConnectorOptions`] say what there is; [`Connectors`] check every fetch before anything is asked, bound what comes, and
-//! hand the rows over as [`Batches`]. Credentials stay here: no error has one in it, nor a path of the host, nor what a
-//! driver prints. This crate knows nothing of sessions or cells. Read [`Connectors`] first.
+//! [`ConnectorOptions`] configure the sources; [`Connectors`] check every fetch before they send a request, limit the size
+//! of the response, and return the rows as [`Batches`]. Credentials stay here: no error contains a credential, a path of
+//! the host, or the output of a driver. This crate does not depend on sessions or cells. Read [`Connectors`] first.
 
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -52,55 +52,55 @@ use tool::Queries;
 /// The fetch of free SQL, where a connector has it.
 pub const SQL_FETCH: &str = "sql";
 
-/// What is said of a connector.
+/// Specification of a connector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectorSpec {
-    /// What cells call it.
+    /// Name of the connector in cells.
     pub name: String,
-    /// What it is, for people and models.
+    /// Description for people and models.
     pub description: String,
-    /// What can be fetched.
+    /// Fetches of the connector.
     pub fetches: Vec<FetchSpec>,
 }
 
-/// What is said of a fetch.
+/// Specification of a fetch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FetchSpec {
-    /// What cells call it.
+    /// Name of the fetch in cells.
     pub name: String,
-    /// What it gives, for people and models.
+    /// Description of the rows, for people and models.
     pub description: String,
-    /// What it takes, in the order of arguments without names.
+    /// Parameters, in the order of positional arguments.
     pub parameters: Vec<Parameter>,
-    /// Its columns, where they are known.
+    /// Columns, where they are known.
     pub columns: Vec<TableColumn>,
 }
 
-/// One fetch: what is asked for, and how much may come.
+/// One fetch, with its limits.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which fetch.
+    /// Name of the fetch.
     pub fetch: String,
-    /// Checked, with the defaults.
+    /// Arguments, which are checked and include the defaults.
     pub arguments: Map<String, Value>,
-    /// How much may come.
+    /// Limits of the fetch.
     pub bounds: Bounds,
-    /// When it must be here.
+    /// Deadline of the fetch.
     pub deadline: Instant,
 }
 
-/// Where rows come from. The kinds of this crate are such sources, and so may be an embedder's own.
+/// A source of rows. The kinds of this crate are sources; an embedder may implement others.
 pub trait Source: Send + Sync {
-    /// What can be fetched.
+    /// Returns the specifications of the fetches.
     fn fetches(&self) -> Vec<FetchSpec>;
 
-    /// Fetches rows. Within the bounds of the request: more is an error, never less than there is.
+    /// Fetches rows within the limits of the request. Exceeding a limit is an error; rows are never left out.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the fetch up, at the source as well where that can be.
+    /// Dropping the future cancels the fetch, also at the source where that is possible.
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>>;
 
-    /// Whether the source can be reached, and what it is. For people who set a connector up.
+    /// Checks whether the source is reachable, and describes it for people who configure a connector.
     fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>>;
 }
 
@@ -112,7 +112,7 @@ struct Held {
     description: String,
     bounds: Bounds,
     fetches: BTreeMap<String, FetchSpec>,
-    /// Fetches that run at a time.
+    /// Permits of concurrent fetches.
     permits: Arc<Semaphore>,
     source: Arc<dyn Source>,
 }
@@ -124,11 +124,12 @@ impl fmt::Debug for Connectors {
 }
 
 impl Connectors {
-    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches. Credentials are known
-    /// from now on. One whose credentials are missing is there, and says so when it is asked.
+    /// Creates the connectors of these options. No source is opened or contacted before a cell fetches. The credentials are
+    /// registered, so that they are removed from answers from then on. A connector whose credentials are missing exists,
+    /// and reports that when it is used.
     ///
     /// # Errors
-    /// All that is wrong with the options, each with its connector.
+    /// All faults of the options, each with its connector.
     pub fn new(options: BTreeMap<String, ConnectorOptions>) -> Result<Connectors, Vec<String>> {
         let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, options) in options {
@@ -143,7 +144,8 @@ impl Connectors {
         if problems.is_empty() { Ok(Connectors(Arc::new(held))) } else { Err(problems) }
     }
 
-    /// Connectors of another process, of which this was said: they check arguments as those do, and fetch nothing.
+    /// Creates connectors from the specifications of another process: they check arguments in the same way, and fetch
+    /// nothing.
     pub fn told(specs: Vec<ConnectorSpec>) -> Connectors {
         let held = |spec: ConnectorSpec| {
             let source = Arc::new(Elsewhere(spec.fetches));
@@ -152,17 +154,17 @@ impl Connectors {
         Connectors(Arc::new(specs.into_iter().map(held).collect()))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no connectors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their names.
+    /// Returns the names of the connectors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// What is said of each.
+    /// Returns the specifications of the connectors.
     pub fn specs(&self) -> Vec<ConnectorSpec> {
         let spec = |(name, held): (&String, &Held)| ConnectorSpec {
             name: name.clone(),
@@ -186,11 +188,11 @@ impl Connectors {
         parameters::canonical(&format!("{connector}.{fetch}"), &spec.parameters, arguments)
     }
 
-    /// Fetches rows, with arguments that [`Connectors::check`] gave. Time spent waiting for other fetches of the connector
-    /// counts.
+    /// Fetches rows, with arguments that [`Connectors::check`] returned. The time spent waiting for other fetches of the
+    /// connector counts.
     ///
     /// # Errors
-    /// What the source says, in words for a cell; a bound that was passed.
+    /// The error of the source, in words for a cell; an exceeded limit.
     ///
     /// # Cancel safety
     /// As [`Source::fetch`].
@@ -214,10 +216,10 @@ impl Connectors {
         answer.map_err(|error| error.of(&format!("{connector}.{fetch}")))
     }
 
-    /// Whether a connector can be reached, and what it is.
+    /// Checks whether a connector is reachable, and describes it.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The connector is not reachable: the reason in words.
     pub async fn probe(&self, connector: &str) -> Result<String, FetchError> {
         let held = self.held(connector)?;
         let patience = held.bounds.timeout.min(Duration::from_secs(10));
@@ -268,10 +270,10 @@ impl Source for Elsewhere {
     }
 }
 
-/// The source of a kind.
+/// Creates the source of a kind.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The options are invalid: the reason in words.
 fn source(kind: Kind) -> Result<Arc<dyn Source>, String> {
     Ok(match kind {
         Kind::Postgres(database) => {
@@ -299,7 +301,7 @@ fn source(kind: Kind) -> Result<Arc<dyn Source>, String> {
     })
 }
 
-/// What a connector says that cannot be asked.
+/// Creates the error of a connector that is not ready for requests.
 pub(crate) fn unready(reason: &str) -> FetchError {
     FetchError::failed(format!("the connector is not ready: {reason}; its owner has to see to that"))
 }

@@ -24,14 +24,14 @@ use crate::{
 
 /// Connections that are kept.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a connection may take to be made.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of the character set that bytes have.
 const BINARY: u16 = 63;
 
 /// A server.
 pub(crate) struct Mysql {
-    /// Or why it cannot be asked.
+    /// Server, or the reason why it cannot be used.
     server: Result<Arc<Server>, String>,
     queries: Arc<Queries>,
 }
@@ -122,10 +122,10 @@ async fn connect(pool: &Pool) -> Result<Conn, FetchError> {
     })
 }
 
-/// Has the server stop a statement that nobody waits for any more, and gives the connection up.
+/// Guard of a running statement. Dropping it has the server stop the statement, and closes the connection.
 struct Asking {
     connection: Option<Conn>,
-    /// The server's number of it; 0 when there is nothing to stop.
+    /// Connection id at the server; 0 when there is nothing to stop.
     number: u32,
     pool: Pool,
 }
@@ -203,7 +203,7 @@ fn sent(value: &Json) -> Sent {
     }
 }
 
-/// What the values of a column are.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Boolean,
@@ -327,7 +327,7 @@ fn decimal(text: &str) -> Option<Value> {
     (digits.unsigned_abs() < 10_u128.pow(38)).then_some(Value::Decimal(digits, u8::try_from(behind.len()).ok()?))
 }
 
-/// What the server says of a statement, which is the cell's own.
+/// Converts an error of a statement, including the server's message, since the statement is the cell's own.
 fn translated(error: &mysql_async::Error, timeout: Duration) -> FetchError {
     let mysql_async::Error::Server(said) = error else {
         return FetchError::failed("the connection to the database was lost");

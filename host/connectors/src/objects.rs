@@ -1,4 +1,4 @@
-//! Object stores: S3 and what speaks as it does, Google Cloud Storage, Azure, and folders.
+//! Object stores: S3 and compatible stores, Google Cloud Storage, Azure, and folders.
 
 use std::{
     collections::BTreeMap,
@@ -22,25 +22,25 @@ use crate::Secret;
 
 /// Options that are credentials by their names, which no configuration has in plain text.
 const CREDENTIALS: [&str; 5] = ["key", "secret", "token", "password", "sas"];
-/// Bytes that are sent at once; what has more goes in pieces of so many.
+/// Maximum size in bytes of a single upload; larger files are sent in pieces of this size.
 const PIECE_BYTES: usize = 8 << 20;
-/// Pieces that are under way at a time.
+/// Maximum number of pieces that are sent concurrently.
 const PIECES_AT_ONCE: usize = 4;
-/// Keys that a listing has at most.
+/// Maximum number of keys in a listing.
 const LISTED_MAX: usize = 1_000_000;
-/// How long is tried again when a store fails.
+/// Period during which a failed request is retried.
 const RETRIED_FOR: Duration = Duration::from_secs(20);
 const RETRIES_MAX: usize = 4;
-/// How long a file may take on its way, and everything else.
+/// Timeout of transferring a file, and of any other request.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where an object store is, and how it is reached.
+/// Address and options of an object store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ObjectsOptions {
     /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`.
     pub url: String,
-    /// What is said besides, in the words of the crate `object_store`: `endpoint`, `region`, `access_key_id`.
+    /// Options, named as in the crate `object_store`: `endpoint`, `region`, `access_key_id`.
     pub options: BTreeMap<String, Secret>,
 }
 
@@ -61,10 +61,10 @@ impl fmt::Debug for Objects {
 }
 
 impl ObjectsOptions {
-    /// Checks what can be checked without a credential.
+    /// Checks the options as far as that is possible without a credential.
     ///
     /// # Errors
-    /// What is wrong, in words that tell no credential.
+    /// The options are invalid: a message without credentials.
     pub fn check(&self) -> Result<(), String> {
         let (url, scheme) = self.parsed()?;
         if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
@@ -102,11 +102,11 @@ impl ObjectsOptions {
         if is_known { Ok((url, scheme)) } else { Err(expected()) }
     }
 
-    /// Opens the store. Nothing is asked of it before it is used. Where no credentials are said, those are taken that the usual
-    /// variables name, `AWS_ACCESS_KEY_ID` and its like. They are known as credentials from now on.
+    /// Opens the store. No request is sent before it is used. Without configured credentials, those of the conventional
+    /// variables are used, such as `AWS_ACCESS_KEY_ID`. They are treated as credentials from then on.
     ///
     /// # Errors
-    /// What is wrong or missing, in words that tell no credential.
+    /// An option is invalid or missing: a message without credentials.
     pub fn open(&self) -> Result<Objects, String> {
         self.check()?;
         let (url, scheme) = self.parsed()?;
@@ -128,7 +128,7 @@ impl ObjectsOptions {
     }
 }
 
-/// Whether a kind of store has an option.
+/// Returns true if a kind of store has the option.
 fn is_known(scheme: &ObjectStoreScheme, name: &str) -> bool {
     match scheme {
         ObjectStoreScheme::AmazonS3 => name.parse::<object_store::aws::AmazonS3ConfigKey>().is_ok(),
@@ -138,7 +138,7 @@ fn is_known(scheme: &ObjectStoreScheme, name: &str) -> bool {
     }
 }
 
-/// What the variables say that every program takes for this kind of store.
+/// Reads the options of this kind of store from its conventional environment variables.
 fn usual(scheme: &ObjectStoreScheme) -> BTreeMap<String, String> {
     let prefix = match scheme {
         ObjectStoreScheme::AmazonS3 => "AWS_",
@@ -233,10 +233,10 @@ impl Objects {
         }
     }
 
-    /// Writes what is under a key into a file. `false`: nothing is.
+    /// Writes the object under a key into a file. Returns false if there is no such object.
     ///
     /// # Errors
-    /// It has more bytes than it may, or the store does not give it; the message tells no credential.
+    /// The object has more than `bytes_max` bytes, or the store fails; the message contains no credential.
     pub async fn download(&self, key: &str, file: &FilePath, bytes_max: u64) -> io::Result<bool> {
         within(TRANSFER_TIMEOUT, self.receive(key, file, bytes_max)).await
     }
@@ -276,10 +276,10 @@ impl Objects {
         Ok(keys)
     }
 
-    /// Forgets what is under a key, if anything is.
+    /// Removes the object under a key, if there is one.
     ///
     /// # Errors
-    /// The store does not do it; the message tells no credential.
+    /// The store fails; the message contains no credential.
     pub async fn remove(&self, key: &str) -> io::Result<()> {
         let path = Path::from(key);
         let removed = within(TIMEOUT, async { Ok(self.0.delete(&path).await) }).await?;
@@ -299,7 +299,8 @@ fn fault(error: Error) -> io::Error {
     io::Error::other(what(&error))
 }
 
-/// What went wrong, without what the store and the client say in their own words: those have addresses, and some of them keys.
+/// Describes an error. The messages of the store and the client are left out, because they contain addresses, and some of
+/// them keys.
 pub(crate) fn what(error: &Error) -> String {
     match error {
         Error::NotFound { .. } => "there is no such bucket or object".to_owned(),

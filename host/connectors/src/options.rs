@@ -1,4 +1,4 @@
-//! What a configuration says of connectors, as plain data.
+//! Configuration of connectors, as plain data.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use url::Url;
 
 use crate::{ObjectsOptions, Parameter, Source};
 
-/// What is not to be shown, and where it stands: a password, an address with one, a header.
+/// A secret, and its location: a password, an address that contains one, a header.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// It is here.
+    /// The secret itself.
     Plain(String),
-    /// A text with `${NAME}` where variables of Cellar's own environment stand.
+    /// A text with `${NAME}` for variables of Cellar's own environment.
     Template(String),
-    /// A file has it, and nothing else.
+    /// A file that contains the secret, and nothing else.
     File(PathBuf),
-    /// An address without its password, and that.
+    /// An address without its password, and the password.
     Address(String, Box<Secret>),
 }
 
@@ -42,7 +42,7 @@ impl Secret {
         }
     }
 
-    /// The secret itself, whose parts are known as credentials from now on.
+    /// Returns the secret itself, whose parts are treated as credentials from then on.
     ///
     /// # Errors
     /// The name of what is missing, without any secret.
@@ -50,7 +50,7 @@ impl Secret {
         self.resolved(&cellar_secrets::learn)
     }
 
-    /// The value of an option that may be no credential.
+    /// Returns the value of an option that is not necessarily a credential.
     ///
     /// # Errors
     /// The name of what is missing, without any secret.
@@ -97,11 +97,11 @@ impl Secret {
     }
 }
 
-/// What the name of a part of an address has in it that is a credential.
+/// Substrings that mark a part of an address as a credential by its name.
 const CREDENTIALS: [&str; 6] = ["key", "token", "secret", "pass", "sig", "auth"];
 
-/// Makes the credentials of an address known, as they are written there and as they are: its password, and what behind it is called
-/// like one.
+/// Registers the credentials of an address: its password, as written and decoded, and query parameters with the name of a
+/// credential.
 fn learn_address(text: &str, learn: &dyn Fn(&str)) {
     let Ok(url) = Url::parse(text) else { return };
     if let Some(password) = url.password() {
@@ -119,27 +119,27 @@ fn learn_address(text: &str, learn: &dyn Fn(&str)) {
     }
 }
 
-/// One connector.
+/// Options of one connector.
 #[derive(Clone, Debug)]
 pub struct ConnectorOptions {
-    /// What it is, for people and models.
+    /// Description for people and models.
     pub description: String,
-    /// How much may come of it at once.
+    /// Limits of a fetch.
     pub bounds: Bounds,
-    /// Where the rows come from.
+    /// Source of the rows.
     pub kind: Kind,
 }
 
-/// How much a fetch may take.
+/// Limits of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Rows.
+    /// Maximum number of rows.
     pub rows: usize,
-    /// Bytes of their values.
+    /// Maximum size of the values in bytes.
     pub bytes: usize,
-    /// Time, from the call until all rows are there.
+    /// Timeout, from the call until all rows have arrived.
     pub timeout: Duration,
-    /// Fetches of the connector that run at a time; more wait.
+    /// Maximum number of concurrent fetches of the connector; more wait.
     pub concurrency: usize,
 }
 
@@ -149,7 +149,7 @@ impl Default for Bounds {
     }
 }
 
-/// Where rows come from.
+/// Source of rows.
 #[derive(Clone)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum Kind {
@@ -199,7 +199,7 @@ impl Kind {
     }
 }
 
-/// Where files are.
+/// Location of files.
 #[derive(Clone, Debug)]
 pub enum FilesPlace {
     /// Below a folder.
@@ -211,50 +211,50 @@ pub enum FilesPlace {
 /// A server of databases.
 #[derive(Clone, Debug)]
 pub struct Database {
-    /// Its address, with the user and the password: `postgres://user:password@host/database`.
+    /// Address, with the user and the password: `postgres://user:password@host/database`.
     pub url: Secret,
-    /// Whether cells may ask in their own SQL, as the fetch `sql`.
+    /// True if cells may send their own SQL, with the fetch `sql`.
     pub sql: bool,
     /// Fetches by name; each is a query with `:name` where a parameter stands.
     pub fetches: BTreeMap<String, FetchOptions<String>>,
 }
 
-/// One fetch, with what its kind says of it.
+/// Options of one fetch, including those of its kind.
 #[derive(Clone, Debug)]
 pub struct FetchOptions<T> {
-    /// What it gives, for people and models.
+    /// Description of the rows, for people and models.
     pub description: String,
-    /// What it takes.
+    /// Parameters.
     pub parameters: Vec<Parameter>,
-    /// Its columns, where they are told.
+    /// Columns, where they are declared.
     pub columns: Vec<TableColumn>,
-    /// What is asked.
+    /// Query of the fetch, in the form of its kind.
     pub asks: T,
 }
 
 /// A column as a configuration tells of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type, in words.
+    /// Type in words.
     pub kind: String,
 }
 
 /// Files as one table.
 #[derive(Clone, Debug)]
 pub struct FilesFetch {
-    /// Which files, below the folder or the prefix: `orders/*.parquet`.
+    /// Pattern of the files below the folder or the prefix: `orders/*.parquet`.
     pub path: String,
-    /// What they are; by the end of their names unless it is said.
+    /// Format of the files; by default, it is derived from their extensions.
     pub format: Option<FileFormat>,
-    /// The columns that are read; all unless it is said.
+    /// Columns to read; all by default.
     pub select: Option<Vec<String>>,
-    /// What rows are kept: those for which all of this holds.
+    /// Tests that a row must pass, all of them.
     pub filters: Vec<Filter>,
 }
 
-/// What a file is.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are named for what they are")]
 pub enum FileFormat {
@@ -272,7 +272,7 @@ pub struct Filter {
     pub parameter: String,
 }
 
-/// How a column is compared.
+/// Comparison of a column with a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are named for what they are")]
 pub enum Comparison {
@@ -291,25 +291,26 @@ pub struct HttpFetch {
     pub path: String,
     /// Behind that; a value may be `{name}`, and is left out where the parameter is not given.
     pub query: Vec<(String, String)>,
-    /// Where the rows are in the answer: a JSON pointer, `/data/items`; empty for the whole answer.
+    /// JSON pointer to the rows in the response: `/data/items`; empty for the whole response.
     pub rows: String,
-    /// How there is more.
+    /// Pagination.
     pub pages: Pages,
 }
 
-/// How an interface gives its rows page by page.
+/// Pagination of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are explained with the variants")]
 pub enum Pages {
-    /// One answer is all.
+    /// The first response has all rows.
     One,
-    /// The header `Link` names the next one, as RFC 8288 has it, or a field of the answer does, at this JSON pointer.
+    /// The header `Link` has the address of the next page (RFC 8288), or the field of the response at this JSON pointer has
+    /// it.
     Link { field: Option<String> },
-    /// The answer has a word at this JSON pointer, with which the next one is asked for, as this parameter of the address.
+    /// The field at this JSON pointer has a cursor, which is sent as this query parameter in the next request.
     Cursor { field: String, parameter: String },
-    /// The next one is asked for by how many rows there were, as this parameter; none are the end. `limit`, if given, is
-    /// another parameter, with so many rows as it asks for.
+    /// The number of rows so far is sent as this query parameter; a page without rows is the end. `limit`, if given, is
+    /// another query parameter, and the number of rows to request.
     Offset { parameter: String, limit: Option<(String, usize)> },
-    /// Pages have numbers, from this one.
+    /// Pages are numbered, starting with this number.
     Number { parameter: String, first: u64 },
 }

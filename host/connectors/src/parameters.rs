@@ -1,4 +1,4 @@
-//! What a fetch takes, and the check of what it is given.
+//! Parameters of fetches, and the check of arguments.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde::{Deserialize, Serialize};
@@ -6,31 +6,31 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::error::{FetchError, FetchFault, near};
 
-/// Bytes of a text.
+/// Maximum length of a text in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// One thing that a fetch takes.
+/// A parameter of a fetch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Parameter {
-    /// What cells call it.
+    /// Name of the parameter in cells.
     pub name: String,
-    /// What it must be.
+    /// Type of the argument.
     pub kind: ParameterKind,
-    /// What it is for, for people and models.
+    /// Description for people and models.
     pub description: String,
-    /// Whether it must be given.
+    /// True if the argument is required.
     pub is_required: bool,
-    /// What it is unless it is given; null where there is nothing to say.
+    /// Default value; null if there is none.
     pub default: Value,
-    /// What it may be; empty for anything.
+    /// Allowed values; empty for any.
     pub choices: Vec<Value>,
-    /// Least, of a number, a date or a moment.
+    /// Minimum of a number, a date or a timestamp.
     pub min: Option<Value>,
-    /// Greatest.
+    /// Maximum of a number, a date or a timestamp.
     pub max: Option<Value>,
 }
 
-/// What a parameter must be.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the variants are named for what they are")]
 pub enum ParameterKind {
@@ -70,7 +70,7 @@ impl ParameterKind {
         }
     }
 
-    /// The value as it is told to a source, or nothing where it is not of this kind.
+    /// Returns the value in the form for a source. Returns `None` if it does not have this type.
     fn read(self, value: &Value) -> Option<Value> {
         match (self, value) {
             (ParameterKind::String, Value::String(text)) => {
@@ -139,10 +139,10 @@ fn is_less(one: &Value, other: &Value) -> bool {
 }
 
 impl Parameter {
-    /// What is wrong with what is said of it, if anything.
+    /// Checks the declaration of the parameter, and normalizes its values.
     ///
     /// # Errors
-    /// In words.
+    /// The declaration is invalid: the reason in words.
     pub fn check(&mut self) -> Result<(), String> {
         let kind = self.kind;
         let said = [("default", &mut self.default)].into_iter();
@@ -204,7 +204,7 @@ impl Parameter {
     }
 }
 
-/// The JSON Schema of what a fetch takes.
+/// Returns the JSON Schema of the parameters of a fetch.
 pub(crate) fn schema(parameters: &[Parameter]) -> Value {
     let properties: Map<String, Value> =
         parameters.iter().map(|parameter| (parameter.name.clone(), parameter.schema())).collect();
@@ -214,13 +214,13 @@ pub(crate) fn schema(parameters: &[Parameter]) -> Value {
 }
 
 impl crate::FetchSpec {
-    /// The JSON Schema of what it takes.
+    /// Returns the JSON Schema of its parameters.
     pub fn schema(&self) -> Value {
         schema(&self.parameters)
     }
 }
 
-/// A name without what differs between the manners of languages: `seriesId` and `series_id`.
+/// Normalizes a name, so that the conventions of languages compare equal: `seriesId` and `series_id`.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }

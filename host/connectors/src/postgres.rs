@@ -29,14 +29,14 @@ mod binary;
 
 use binary::{kind, value};
 
-/// Connections that are kept when nobody uses them.
+/// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
-/// How long a connection may take to be made.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server.
 pub(crate) struct Postgres {
-    /// Or why it cannot be asked.
+    /// Server, or the reason why it cannot be used.
     server: Result<Arc<Server>, String>,
     queries: Arc<Queries>,
 }
@@ -117,7 +117,7 @@ impl Server {
         Ok(Server { config, tls, idle: Mutex::default() })
     }
 
-    /// Makes the password known, in whatever form the address was.
+    /// Registers the password as a credential, whatever the form of the address.
     pub(crate) fn learn(&self) {
         if let Some(password) = self.config.get_password().and_then(|password| std::str::from_utf8(password).ok()) {
             cellar_secrets::learn(password);
@@ -159,7 +159,7 @@ impl Server {
     }
 }
 
-/// Has the server stop a statement that nobody waits for any more.
+/// Guard of a running statement. Dropping it has the server stop the statement.
 struct Asking {
     token: Option<CancelToken>,
     tls: Option<MakeRustlsConnect>,
@@ -239,8 +239,8 @@ async fn read(
     gathered.finish()
 }
 
-/// The statement with columns of types that no column of a table is, such as ranges, as the server writes them. None where there
-/// are no such columns.
+/// Rewrites a statement so that columns of types without a column kind, such as ranges, are returned as text. Returns
+/// `None` if there are no such columns.
 fn written(text: &str, columns: &[Column]) -> Option<String> {
     if columns.iter().all(|column| kind(column.type_()).is_some()) {
         return None;
@@ -254,7 +254,7 @@ fn written(text: &str, columns: &[Column]) -> Option<String> {
     Some(format!("select {} from ({text}\n) as asked({})", casts.join(", "), names.join(", ")))
 }
 
-/// What PostgreSQL says of a statement, which is the cell's own.
+/// Converts an error of a statement, including PostgreSQL's message, since the statement is the cell's own.
 fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
     let Some(said) = error.as_db_error() else {
         // What cannot be sent says what it was given.
@@ -314,7 +314,7 @@ impl ToSql for Argument {
     to_sql_checked!();
 }
 
-/// Puts bytes where a parameter goes.
+/// Writes the bytes of a parameter.
 fn put(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(bytes);
 }

@@ -34,7 +34,7 @@ pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
 /// Whole numbers up to this one are floating-point numbers as well.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// What a source says of a column.
+/// Type of a column, as declared by a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
     Boolean,
@@ -44,23 +44,23 @@ pub(crate) enum ColumnKind {
     UInt64,
     Float32,
     Float64,
-    /// Each value with digits of its own behind the point.
+    /// Decimals, each value with a scale of its own.
     Decimal,
     Text,
-    /// Each value as a JSON text.
+    /// JSON texts.
     Json,
     Binary,
     Date,
     Time,
-    /// With the word for its time zone, if it has one.
+    /// Timestamps, with the name of their time zone if they have one.
     Timestamp(Option<&'static str>),
-    /// Lists of values of a kind, and of such lists where an array has several dimensions.
+    /// Lists of values of a kind; nested lists for arrays of several dimensions.
     List(&'static ColumnKind),
-    /// As the values are, once all are there.
+    /// Type that is inferred once all values have arrived.
     ByValues(Hint),
 }
 
-/// What a source would have a column be, if the values are such.
+/// Declared type that applies if all values conform to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     None,
@@ -142,7 +142,7 @@ enum Column {
     Timestamp(TimestampMicrosecondBuilder, Option<&'static str>),
     Decimal(Vec<Option<(i128, u8)>>),
     List(Vec<Option<Vec<Value>>>, &'static ColumnKind),
-    /// Dates, times or decimals as they are written, because one of them is none that Arrow has.
+    /// Dates, times or decimals as text, because Arrow cannot represent one of them.
     Written(StringBuilder, Option<&'static str>),
     ByValues(Vec<Value>, Hint),
 }
@@ -262,7 +262,7 @@ impl Column {
         }
     }
 
-    /// Adds a value; what does not fit comes back in words.
+    /// Adds a value. The error describes a value that does not fit.
     fn push(&mut self, value: Value) -> Result<(), String> {
         match (self, value) {
             (Column::ByValues(values, _), value) => values.push(value),
@@ -343,7 +343,7 @@ impl Column {
         *self = Column::Written(builder, zone);
     }
 
-    /// The column, and whether its texts are JSON; in words, what it has that JSON does not.
+    /// Returns the column, and true if its texts are JSON. The error describes a value that JSON cannot represent.
     fn finish(self, count: usize) -> Result<(ArrayRef, bool), &'static str> {
         let array: ArrayRef = match self {
             Column::Boolean(mut builder) => Arc::new(builder.finish()),
@@ -388,7 +388,7 @@ impl Column {
     }
 }
 
-/// Lists as an array; in words, what they have that no array has.
+/// Converts lists to an array. The error describes a value that no array can represent.
 fn listed(lists: Vec<Option<Vec<Value>>>, item: ColumnKind) -> Result<ArrayRef, &'static str> {
     let lengths: Vec<usize> = lists.iter().map(|list| list.as_ref().map_or(0, Vec::len)).collect();
     if i32::try_from(lengths.iter().copied().fold(0, usize::saturating_add)).is_err() {
@@ -478,7 +478,7 @@ fn decimal_text(digits: i128, scale: u8) -> String {
     format!("{sign}{whole}.{rest}")
 }
 
-/// What a column of these values is; nothing where it has none.
+/// Infers the kind of a column from its values. Returns `None` if all of them are null.
 fn kind_of(values: &[Value], hint: Hint) -> Option<ColumnKind> {
     let mut there = values.iter().filter(|value| **value != Value::Null).peekable();
     there.peek()?;
@@ -511,7 +511,7 @@ fn kind_of(values: &[Value], hint: Hint) -> Option<ColumnKind> {
     Some(kinds.into_iter().find(|kind| all(&|value| native(*kind, value))).unwrap_or(ColumnKind::Json))
 }
 
-/// Whether a column of this kind holds the value as it is.
+/// Returns true if a column of this kind represents the value exactly.
 fn native(kind: ColumnKind, value: &Value) -> bool {
     match kind {
         ColumnKind::Boolean => matches!(value, Value::Boolean(_)),
@@ -576,7 +576,7 @@ fn day(value: &Value) -> Option<i32> {
     i32::try_from(day.signed_duration_since(chrono::NaiveDate::default()).num_days()).ok()
 }
 
-/// Microseconds since 1970 of a text that is a moment, and whether it says its offset.
+/// Returns the microseconds since 1970 of a text that is a timestamp, and true if the text has an offset.
 fn moment(value: &Value) -> Option<(i64, bool)> {
     let Value::Text(text) = value else { return None };
     if let Ok(moment) = chrono::DateTime::parse_from_rfc3339(text) {

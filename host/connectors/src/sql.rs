@@ -1,6 +1,6 @@
-//! What is read of SQL before it is sent: where parameters stand, and what sort of statement it is.
+//! Analysis of SQL before it is sent: positions of parameters, and the kind of statement.
 
-/// How parameters are numbered.
+/// SQL dialect, which determines the notation of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Postgres,
@@ -16,11 +16,11 @@ pub(crate) struct Statement {
     pub(crate) names: Vec<String>,
 }
 
-/// Reads a statement with `:name` for parameters. Only what reads is taken: a database's own means stop what writes, and this
-/// what those do not, such as `COPY … TO PROGRAM`.
+/// Parses a statement with `:name` for parameters. Only reading statements are accepted. The database itself prevents
+/// writes; this check prevents what the database does not, such as `COPY … TO PROGRAM`.
 ///
 /// # Errors
-/// What it is that is not taken, in words.
+/// The statement is not accepted: the reason in words.
 pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
     let mut statement = Statement { text: String::with_capacity(text.len()), names: Vec::new() };
     let mut words: Vec<String> = Vec::new();
@@ -118,7 +118,7 @@ fn word_length(text: &str) -> usize {
     text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len())
 }
 
-/// Bytes of a string, a quoted name or a comment at the beginning of `text`; 0 where none begins.
+/// Returns the length in bytes of a string, a quoted name or a comment at the start of `text`; 0 if there is none.
 fn skipped(text: &str, dialect: Dialect) -> Result<usize, String> {
     let bytes = text.as_bytes();
     let unended = |what: &str| format!("{what} does not end");

@@ -31,7 +31,7 @@ use crate::{
 const STEPS: i32 = 10_000;
 /// Bytes of one value.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
-/// What cells may ask SQLite about a file.
+/// Pragmas that cells may use.
 const PRAGMAS: [&str; 6] = ["table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"];
 
 /// A file.
@@ -125,7 +125,7 @@ fn open(file: &Path, is_stopped: &Arc<AtomicBool>, deadline: Instant) -> Result<
     opened.map_err(|error| translated(&error))
 }
 
-/// Only what reads.
+/// Authorizes reading only.
 fn authorize(context: AuthContext<'_>) -> Authorization {
     match context.action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => Authorization::Allow,
@@ -187,7 +187,7 @@ fn value(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// What the declared type of a column says that SQLite itself does not.
+/// Returns the type that a column's declaration suggests beyond SQLite's own types.
 fn hint(declared: &str) -> Hint {
     let declared = declared.to_ascii_uppercase();
     match declared.split(['(', ' ']).next().unwrap_or_default() {
@@ -198,7 +198,7 @@ fn hint(declared: &str) -> Hint {
     }
 }
 
-/// What SQLite says of a statement; of the file itself only that it cannot be read.
+/// Converts an error of SQLite. About the file itself, the message says only that it cannot be opened or is not a database.
 fn translated(error: &rusqlite::Error) -> FetchError {
     use rusqlite::ErrorCode::{AuthorizationForStatementDenied, OperationInterrupted, ReadOnly};
     match error {

@@ -1,4 +1,4 @@
-//! What the kinds share: named queries, and sources that are tools of the host.
+//! Shared parts of the kinds: named queries, and sources that are tools of the host.
 
 use std::{
     collections::BTreeMap,
@@ -101,10 +101,10 @@ impl Queries {
     }
 }
 
-/// What is said of a fetch, and what its kind says of it.
+/// Splits the options of a fetch into its specification and its query, and checks the parameters.
 ///
 /// # Errors
-/// What is wrong with a parameter.
+/// A parameter is invalid.
 pub(crate) fn spec<T>(name: &str, options: FetchOptions<T>) -> Result<(FetchSpec, T), String> {
     let FetchOptions { description, mut parameters, columns, asks } = options;
     for parameter in &mut parameters {
@@ -118,7 +118,7 @@ pub(crate) fn spec<T>(name: &str, options: FetchOptions<T>) -> Result<(FetchSpec
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// What is set then.
+    /// Returns the flag that is set when the fetch is dropped.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -138,7 +138,7 @@ pub(crate) fn as_text(value: &Value) -> String {
     }
 }
 
-/// What a tool answers: a JSON text with an array of objects, or with an object that has one as `rows`.
+/// Response of a tool: a JSON text with an array of objects, or with an object that has one as `rows`.
 pub type ToolAnswer = BoxFuture<'static, Result<String, FetchError>>;
 
 type Ask = dyn Fn(&str, Map<String, Value>) -> ToolAnswer + Send + Sync;
@@ -152,10 +152,10 @@ pub struct ToolSource {
 }
 
 impl ToolSource {
-    /// `what` the tool is, in words, for people. `ask` is given the name of a fetch and its arguments.
+    /// Creates a source. `what` describes the tool for people. `ask` is called with the name of a fetch and its arguments.
     ///
     /// # Errors
-    /// What is wrong with a parameter.
+    /// A parameter is invalid.
     pub fn new<T>(
         what: &str,
         fetches: BTreeMap<String, FetchOptions<T>>,

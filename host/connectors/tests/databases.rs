@@ -253,7 +253,7 @@ fn runtime(test: impl Future<Output = ()>) {
         .block_on(test);
 }
 
-/// What holds for each database.
+/// Checks the properties that all databases share.
 async fn holds(connectors: &Connectors, slow: &str, writes: &[&str]) {
     let rows = fetch(connectors, "orders", json!({"most": 2})).await.expect("rows");
     let found = all(&rows);

@@ -61,7 +61,7 @@ fn all(rows: &Batches) -> Vec<Map<String, Value>> {
     rows(head).into_iter().chain(rows(tail)).collect()
 }
 
-/// What a server answers to a request for a path with its query, which it may also answer itself on the connection.
+/// Handler of requests: returns the response to a path with its query, or handles the connection itself.
 type Answer = dyn Fn(&str, &mut TcpStream) -> Option<String> + Send + Sync;
 
 /// A server of HTTP that answers each request on a connection of its own, and how many there were.

@@ -21,7 +21,7 @@ const FILES_BYTES_MAX: u64 = 256 << 20;
 const PATH_MAX: usize = 512;
 /// Folders that a path leads through.
 const DEPTH_MAX: usize = 32;
-/// How files of machine code are called.
+/// Extensions of files with native code.
 const NATIVE: [&str; 5] = [".so", ".pyd", ".dylib", ".dll", ".node"];
 /// Names of devices, which are files on some systems whatever their extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
@@ -44,7 +44,8 @@ impl<'a> Unpacking<'a> {
         Unpacking { name, folder, seen: HashSet::new(), entries: 0, left: FILES_BYTES_MAX }
     }
 
-    /// Unpacks a wheel. What it would install beside the modules (scripts, headers, data), and bytecode, is left out.
+    /// Unpacks a wheel. Files that would be installed beside the modules (scripts, headers, data), and bytecode, are left
+    /// out.
     ///
     /// # Errors
     /// `Archive`, `Native`, `Store`.
@@ -77,7 +78,7 @@ impl<'a> Unpacking<'a> {
         Ok(())
     }
 
-    /// Unpacks what npm packs: a compressed tar whose paths begin with a folder that is no part of the package.
+    /// Unpacks an npm package: a compressed tar whose paths begin with a folder that is not part of the package.
     ///
     /// # Errors
     /// `Archive`, `Native`, `Store`.
@@ -184,7 +185,8 @@ impl<'a> Unpacking<'a> {
     }
 }
 
-/// How many entries the directory of a wheel says that it has; none when there is no directory.
+/// Returns the number of entries according to the central directory of a wheel. Returns `None` if there is no directory, or
+/// if the count is stored elsewhere (ZIP64).
 fn listed(file: &mut File) -> io::Result<Option<usize>> {
     let size = file.metadata()?.len();
     let tail = size.min((DIRECTORY_END_BYTES + usize::from(u16::MAX)) as u64);
@@ -199,14 +201,14 @@ fn listed(file: &mut File) -> io::Result<Option<usize>> {
     Ok(count.filter(|&count| count < u16::MAX).map(usize::from))
 }
 
-/// Whether a name is that of a device, whatever its extension: `con`, `aux.py`, `com1`.
+/// Returns true if a name is a device name, whatever its extension: `con`, `aux.py`, `com1`.
 fn is_device(part: &str) -> bool {
     let stem = part.split('.').next().unwrap_or(part).trim_end().to_ascii_lowercase();
     let numbered = stem.strip_suffix(|last: char| last.is_ascii_digit());
     DEVICES.contains(&stem.as_str()) || matches!(numbered, Some("com" | "lpt"))
 }
 
-/// Where a file of a wheel belongs among modules, if it does.
+/// Returns the path of a wheel's file among modules. Returns `None` for a file that does not belong there.
 fn of_wheel(path: &Path) -> Option<PathBuf> {
     let mut parts = path.components();
     let first = parts.next()?.as_os_str().to_str()?;

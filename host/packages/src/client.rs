@@ -1,5 +1,5 @@
-//! The clients of the registries, which are pip and npm as they are set up here. They resolve and fetch; they install nothing,
-//! and run nothing of a package.
+//! Clients of the registries: pip and npm in the configuration of this machine. They resolve and fetch; they install
+//! nothing, and run no code of a package.
 
 use std::{io, path::Path, time::Duration};
 
@@ -8,14 +8,14 @@ use tokio::io::AsyncReadExt;
 
 use crate::PackageError;
 
-/// How long one call may take.
+/// Timeout of one call.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// Bytes of its output that are taken in.
+/// Maximum number of bytes read of each output stream.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// Characters of its complaint that are shown.
+/// Maximum number of characters of its standard error that a message repeats.
 const SAID_MAX: usize = 600;
 
-/// Variables of this process that say how registries are reached.
+/// Environment variables of this process that configure access to registries.
 const INHERITED: [&str; 34] = [
     "PATH",
     "HOME",
@@ -56,12 +56,12 @@ const INHERITED: [&str; 34] = [
 /// A client of a registry.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    /// How it is called.
+    /// Name of the client.
     pub(crate) name: &'static str,
     argv: Vec<String>,
 }
 
-/// What a client did.
+/// Result of running a client.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) succeeded: bool,
@@ -81,10 +81,11 @@ impl Said {
 }
 
 impl Client {
-    /// pip: that of `python3`, else that of an environment of the store's own, which is made in `store` once. `folder` is empty.
+    /// Returns pip: that of `python3`, else that of a virtual environment in `store`, which is created once. `folder` is an
+    /// empty working directory.
     ///
     /// # Errors
-    /// `Client`: there is none, and none can be made.
+    /// `Client`: there is none, and none can be created.
     pub(crate) async fn pip(store: &Path, folder: &Path) -> Result<Client, PackageError> {
         let client = |argv: &[&str]| Client { name: "pip", argv: argv.iter().map(|&word| word.to_owned()).collect() };
         let of_machine = client(&["python3", "-m", "pip"]);
@@ -104,7 +105,7 @@ impl Client {
         Ok(of_store)
     }
 
-    /// npm, which never runs scripts of packages here.
+    /// Returns npm, with scripts of packages disabled.
     pub(crate) fn npm() -> Client {
         let argv = ["npm", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"];
         Client { name: "npm", argv: argv.iter().map(|&word| word.to_owned()).collect() }

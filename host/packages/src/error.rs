@@ -1,15 +1,15 @@
-//! Why packages cannot be had.
+//! Errors of packages.
 
 use std::{io, path::PathBuf};
 
-/// Why a package cannot be added, granted or removed.
+/// Error of adding, granting or removing a package.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
     /// The text names no package.
     #[error("`{text}` names no package")]
     Name {
-        /// What was asked for.
+        /// Requested text.
         text: String,
     },
     /// The package is not in the store.
@@ -31,34 +31,34 @@ pub enum PackageError {
     Native {
         /// Its name.
         name: String,
-        /// What was found.
+        /// Description of the native code.
         found: String,
     },
     /// The registry's client found nothing that fits.
     #[error("{client} cannot resolve {asked}: {said}")]
     Unresolved {
-        /// Which client.
+        /// Name of the client.
         client: &'static str,
-        /// What it was asked for.
+        /// Requested packages.
         asked: String,
-        /// The end of what it said.
+        /// End of the client's error output.
         said: String,
     },
     /// The registry's client cannot be run, or ended as it should not.
     #[error("cannot run {client}")]
     Client {
-        /// Which client.
+        /// Name of the client.
         client: &'static str,
-        /// What happened.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// An archive is not what it should be, or too large.
+    /// An archive is invalid, or too large.
     #[error("the archive of `{name}` is refused: {why}")]
     Archive {
         /// The package.
         name: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The lock file is damaged, or of another version.
@@ -66,22 +66,22 @@ pub enum PackageError {
     Lock {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The folder of the store cannot be used.
     #[error("cannot use `{}`", path.display())]
     Store {
-        /// What cannot be used.
+        /// Path that cannot be used.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl PackageError {
-    /// Makes an error of the store of what the system says of `path`.
+    /// Creates a store error from an operating system error on `path`.
     pub(crate) fn store(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> PackageError {
         let path = path.into();
         move |source| PackageError::Store { path, source }

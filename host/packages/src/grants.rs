@@ -1,8 +1,8 @@
-//! What sessions are granted: folders of links, each of several packages together.
+//! Grants of packages to sessions: folders of links to several packages.
 //!
-//! Such a folder is a set, which the packages in it name. Which sets some names lead to is written down, so that a session opens
-//! without the lock file being read; whoever changes the lock file makes those sets anew, so that a server that may only read
-//! the store finds them.
+//! Such a folder is a set, named after the packages in it. The mapping from names to sets is recorded, so that a session
+//! opens without reading the lock file. A process that changes the lock file recreates those sets, so that a server with
+//! read-only access to the store finds them.
 
 use std::{
     collections::BTreeSet,
@@ -22,12 +22,12 @@ use crate::{
     tree,
 };
 
-/// Bytes of what is written down of names, and of sets.
+/// Maximum size of a record of names or sets, in bytes.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
-/// Combinations of names that are written down.
+/// Maximum number of records, each of a combination of names.
 const RECORDS_MAX: usize = 10_000;
 
-/// What a session is granted, as folders.
+/// Folders of the packages that a session is granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Granted {
     /// Python packages, for `sys.path`.
@@ -36,17 +36,17 @@ pub struct Granted {
     pub npm: Option<PathBuf>,
 }
 
-/// Which sets some names lead to.
+/// Record of the sets that a combination of names leads to.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     names: BTreeSet<String>,
-    /// What the lock file looked like.
+    /// Fingerprint of the lock file.
     lock: String,
     python: Option<String>,
     npm: Option<String>,
 }
 
-/// A package in a set: where it is there, and the hash of its archive.
+/// A package in a set: its path there, and the hash of its archive.
 type Part = (String, String);
 
 impl PackageStore {
@@ -116,7 +116,8 @@ impl PackageStore {
         self.folder.join("grants").join(tree::hex(&digest.finalize()))
     }
 
-    /// What tells one content of the lock file from another.
+    /// Returns a fingerprint of the lock file, which changes with its content: inode, size and modification time. Empty if
+    /// there is no lock file.
     fn lock_looks(&self) -> String {
         let looks = |it: fs::Metadata| format!("{} {} {}.{}", it.ino(), it.size(), it.mtime(), it.mtime_nsec());
         fs::metadata(self.lock_path()).map(looks).unwrap_or_default()
@@ -159,7 +160,8 @@ impl PackageStore {
         })
     }
 
-    /// The name of the set that has these parts, which is made if it is not there; none when there is no part.
+    /// Returns the name of the set with these parts, and creates the set if it does not exist; `None` if there are no
+    /// parts.
     fn set(&self, registry: Registry, parts: &[Part]) -> Result<Option<String>, PackageError> {
         if parts.is_empty() {
             return Ok(None);
@@ -198,7 +200,7 @@ impl PackageStore {
     }
 }
 
-/// Where it is written down which packages are in a set.
+/// Returns the path of the record of a set's packages.
 fn parts_path(set: &Path) -> PathBuf {
     set.with_extension("json")
 }

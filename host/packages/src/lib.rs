@@ -55,30 +55,30 @@ pub struct PackageStore {
 /// Packages that were fetched and unpacked, and are not in the store yet. Dropping them removes them.
 #[derive(Debug)]
 pub struct Fetched {
-    /// Where they lie, each in a folder of its own: in that of the store.
+    /// Folder with the unpacked packages, each in a folder of its own. It lies in the folder of the store.
     place: tempfile::TempDir,
-    /// What of each registry will be locked; absent when nothing of it was looked at.
+    /// Packages of each registry that will be locked; absent if the registry was not processed.
     python: Option<Vec<python::Unpacked>>,
     npm: Option<npm::Unpacked>,
-    /// Nobody else changes the lock file meanwhile.
+    /// Lock that keeps other processes from changing the lock file.
     _held: File,
     lock: Lock,
 }
 
 impl Fetched {
-    /// The folder in which new Python packages lie, when there are any.
+    /// Returns the folder with new Python packages, if there are any.
     pub fn uncompiled(&self) -> Option<PathBuf> {
         let has_new = self.python.iter().flatten().any(python::Unpacked::is_new);
         has_new.then(|| self.place.path().join(python::UNPACKED))
     }
 }
 
-/// What a package came to that was added.
+/// Result of adding a package.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Added {
     /// The package.
     pub package: Listed,
-    /// The version that it takes the place of.
+    /// Version that was replaced.
     pub before: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl PackageStore {
         PackageStore { folder: folder.into() }
     }
 
-    /// Where it is.
+    /// Returns the folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -105,7 +105,7 @@ impl PackageStore {
         self.folder.join(kind).join(hash)
     }
 
-    /// Waits until nobody else changes the lock file, and keeps others from it.
+    /// Acquires the lock on the lock file, and waits for other processes.
     fn hold(&self) -> Result<File, PackageError> {
         let path = self.folder.join(".held");
         let hold = || {
@@ -117,7 +117,7 @@ impl PackageStore {
         hold().map_err(PackageError::store(&path))
     }
 
-    /// What it has, in order of the names.
+    /// Returns the packages of the store, in order of their names.
     ///
     /// # Errors
     /// `Lock`, `Store`.
@@ -125,8 +125,8 @@ impl PackageStore {
         Ok(Lock::read(&self.lock_path())?.list())
     }
 
-    /// Resolves what is wanted together with what is here, fetches what is not here, checks and unpacks it. What was asked for
-    /// before keeps its version unless it is wanted.
+    /// Resolves the wanted packages together with those of the store, fetches the missing ones, checks and unpacks them.
+    /// Packages that were requested before keep their versions unless they are wanted.
     ///
     /// # Errors
     /// `Unresolved`, `Native`, `Archive`, `Client`, `Lock`, `Store`.
@@ -147,7 +147,7 @@ impl PackageStore {
         Ok(fetched)
     }
 
-    /// Fetches what the lock file names and is not here, or is not as it was: in its versions, with its hashes.
+    /// Fetches the locked packages that are missing or were changed, in their versions, and checks their hashes.
     ///
     /// # Errors
     /// As [`PackageStore::fetch`].
@@ -170,7 +170,7 @@ impl PackageStore {
         Ok(Fetched { place, python: None, npm: None, _held: held, lock })
     }
 
-    /// Puts what was fetched, and compiled, into its places, and writes the lock file.
+    /// Moves the fetched (and compiled) packages into the store, and writes the lock file.
     ///
     /// # Errors
     /// `Store`.
@@ -191,12 +191,12 @@ impl PackageStore {
         Ok(added.map(|package| Added { before: version_of(&package.name), package }).collect())
     }
 
-    /// Whether the files of a package are there, as the lock file says.
+    /// Returns true if the files of a package match the hash in the lock file.
     pub(crate) fn is_whole(&self, registry: Registry, hash: &str, files: &str) -> bool {
         tree::hash(&self.kept(registry, hash)).is_ok_and(|found| found == files)
     }
 
-    /// Puts an unpacked package where the hash of its archive says, in the place of what is there, and returns the hash of its
+    /// Moves an unpacked package to the path of its archive's hash, replaces an existing one, and returns the hash of its
     /// files.
     pub(crate) fn put(&self, registry: Registry, hash: &str, from: &Path) -> Result<String, PackageError> {
         let kept = self.kept(registry, hash);
@@ -211,8 +211,8 @@ impl PackageStore {
         put().map_err(PackageError::store(&kept))
     }
 
-    /// Takes packages out, with what nothing else needs, and returns the names of all that went. Sessions that were granted
-    /// one of them lose it.
+    /// Removes packages, together with dependencies that no other package needs, and returns the names of all removed
+    /// packages. Sessions that were granted one of them lose it.
     ///
     /// # Errors
     /// `Unknown`, `Lock`, `Store`.
@@ -238,7 +238,7 @@ impl PackageStore {
         Ok(gone.map(|listed| listed.name).collect())
     }
 
-    /// Removes what the lock file does not name, and sets that have some of it.
+    /// Removes files that are not in the lock file, and sets that contain some of them.
     fn sweep(&self, lock: &Lock) -> Result<(), PackageError> {
         let python: BTreeSet<&str> = lock.python.values().map(|entry| entry.sha256.as_str()).collect();
         let npm: BTreeSet<&str> = lock.npm.places.values().map(|entry| entry.sha512.as_str()).collect();
@@ -256,7 +256,7 @@ impl PackageStore {
         Ok(())
     }
 
-    /// Compares all that is kept with the lock file, and returns the names of what is missing or was changed.
+    /// Compares the store with the lock file, and returns the names of packages that are missing or were changed.
     ///
     /// # Errors
     /// `Lock`, `Store`.

@@ -17,9 +17,9 @@ use crate::{
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// Bytes of a lock file.
+/// Maximum size of a lock file in bytes.
 const BYTES_MAX: u64 = 64 << 20;
-/// What npm calls the place of a package that nothing else holds.
+/// Prefix of npm's path of a top-level package.
 const TOP: &str = "node_modules/";
 
 /// A lock file.
@@ -38,16 +38,16 @@ pub(crate) struct Lock {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PythonEntry {
     pub(crate) version: String,
-    /// Hash of the wheel, by which its files lie in the store.
+    /// Hash of the wheel, which identifies its files in the store.
     pub(crate) sha256: String,
-    /// Hash of the files as they lie there.
+    /// Hash of the unpacked files.
     pub(crate) files: String,
-    /// What it needs, as far as that is locked.
+    /// Dependencies that are locked.
     pub(crate) requires: BTreeSet<Need>,
-    /// What its extras need besides, as far as that is locked.
+    /// Additional dependencies of its extras that are locked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) extras: BTreeMap<String, BTreeSet<Need>>,
-    /// The extras with which somebody asked for it; absent when another one needs it.
+    /// Requested extras; absent if the package is only a dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<BTreeSet<String>>,
 }
@@ -56,11 +56,11 @@ pub(crate) struct PythonEntry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Npm {
-    /// What somebody asked for, with versions, as in a `package.json`.
+    /// Requested packages with their versions, as in a `package.json`.
     pub(crate) asked: BTreeMap<String, String>,
-    /// By place: `node_modules/a`, `node_modules/a/node_modules/b`.
+    /// Packages by path: `node_modules/a`, `node_modules/a/node_modules/b`.
     pub(crate) places: BTreeMap<String, NpmEntry>,
-    /// npm's own lock file, from which it goes on.
+    /// npm's own lock file, with which npm continues.
     pub(crate) lockfile: serde_json::Value,
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct NpmEntry {
     /// Its own name, which that of its place may be an alias of.
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Hash of the archive, by which its files lie in the store.
+    /// Hash of the archive, which identifies its files in the store.
     pub(crate) sha512: String,
-    /// Hash of the files as they lie there.
+    /// Hash of the unpacked files.
     pub(crate) files: String,
     pub(crate) requires: BTreeSet<String>,
 }
@@ -84,14 +84,14 @@ pub struct Listed {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Whether somebody asked for it; else another package needs it.
+    /// True if the package was requested; false if it is a dependency only.
     pub asked: bool,
-    /// Hash of the archive that it came in: `sha256:…` of a wheel, `sha512:…` of what npm packs.
+    /// Hash of its archive: `sha256:…` of a wheel, `sha512:…` of an npm tarball.
     pub hash: String,
 }
 
 impl Lock {
-    /// Reads the lock file; an empty one when there is none.
+    /// Reads the lock file; empty if there is none.
     ///
     /// # Errors
     /// `Lock`, `Store`.
@@ -116,7 +116,7 @@ impl Lock {
         Ok(lock)
     }
 
-    /// What becomes a path must be a name and a hash.
+    /// Checks all names, versions, paths and hashes, because they become parts of paths, and the number of packages.
     fn check(&self) -> Result<(), String> {
         let is_hash = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         for (name, entry) in &self.python {
@@ -152,7 +152,7 @@ impl Lock {
         write().map_err(PackageError::store(path))
     }
 
-    /// The names of packages and of all that they need, whatever asks for what.
+    /// Returns the names of packages and all of their dependencies, including those of requested extras.
     pub(crate) fn python_closure<'a>(&'a self, names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
         // Packages with their extras; without one, a package itself.
         let mut seen: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
@@ -187,7 +187,8 @@ impl Lock {
         }
     }
 
-    /// Where a package at `place` finds another one: within itself, then within those that hold it.
+    /// Returns the path of package `name` as resolved from the package at `place`: within it, then within the packages that
+    /// contain it.
     pub(crate) fn npm_place(&self, place: &str, name: &str) -> Option<&str> {
         let mut holder = place;
         loop {
@@ -202,7 +203,7 @@ impl Lock {
         }
     }
 
-    /// Forgets what nobody asked for and nothing needs that somebody asked for.
+    /// Removes packages that were not requested and that no requested package needs.
     pub(crate) fn forget_unneeded(&mut self) {
         let asked = self.python.iter().filter(|(_, entry)| entry.asked.is_some());
         let python = self.python_closure(asked.map(|(name, _)| name.as_str()));
@@ -234,18 +235,18 @@ impl Lock {
     }
 }
 
-/// `a`, or `a/b` for what `a` alone has.
+/// Returns the path for display: `a`, or `a/b` for a package within `a`.
 pub(crate) fn shown_place(place: &str) -> String {
     place.strip_prefix(TOP).unwrap_or(place).replace("/node_modules/", "/")
 }
 
-/// Whether a text may be a version: it becomes a word that a client of a registry is given.
+/// Returns true if a text may be a version. It becomes an argument of a registry's client.
 pub(crate) fn is_version(text: &str) -> bool {
     let allowed = |it: char| it.is_ascii_alphanumeric() || ".+-_!".contains(it);
     text.starts_with(|it: char| it.is_ascii_alphanumeric()) && text.len() <= 100 && text.chars().all(allowed)
 }
 
-/// Whether a text is the place of a package: names of packages, each after `node_modules`.
+/// Returns true if a text is the path of a package: names of packages, each after `node_modules`.
 pub(crate) fn is_place(place: &str) -> bool {
     let Some(rest) = place.strip_prefix(TOP) else { return false };
     rest.split("/node_modules/").all(is_npm_name)

@@ -1,4 +1,4 @@
-//! What a wheel says of itself: the head of its `METADATA`, which is written as that of a letter.
+//! Metadata of a wheel: the header of its `METADATA`, which has the format of an email header.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::normal;
 
-/// Bytes of the metadata of a package.
+/// Maximum size of a package's metadata in bytes.
 const BYTES_MAX: u64 = 4 << 20;
-/// What a package may need, each line counted.
+/// Maximum number of metadata lines that are read, and thereby of dependencies.
 const NEEDS_MAX: usize = 5_000;
 
 /// A package that another one needs, with the extras of it: `requests[socks]`.
@@ -40,12 +40,12 @@ impl From<Need> for String {
     }
 }
 
-/// What is taken of the metadata.
+/// Relevant fields of the metadata.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Metadata {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// What it needs always, and what one of its extras needs, whatever the machine: markers other than extras are pip's.
+    /// Dependencies, and additional ones by extra, for all machines: markers other than extras are left to pip.
     pub(crate) requires: BTreeSet<Need>,
     pub(crate) extras: BTreeMap<String, BTreeSet<Need>>,
 }

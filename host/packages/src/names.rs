@@ -1,15 +1,15 @@
-//! What packages are called.
+//! Names of packages.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use crate::PackageError;
 
-/// How names of npm packages begin where both kinds are named.
+/// Prefix of the names of npm packages, where packages of both registries are named.
 const NPM: &str = "npm:";
-/// Bytes of what may be said of one package.
+/// Maximum length of a package's text in bytes.
 const TEXT_MAX: usize = 214;
 
-/// Where packages come from, and what imports them.
+/// Registry of a package, which also determines the language that imports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Registry {
     /// The Python Package Index: wheels, for Python cells.
@@ -18,10 +18,10 @@ pub enum Registry {
     Npm,
 }
 
-/// A package, with what is asked of its version if anything is: `tabulate`, `requests[socks]>=2`, `npm:lodash@4`.
+/// A requested package, with its version constraint if there is one: `tabulate`, `requests[socks]>=2`, `npm:lodash@4`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
-    /// Where it comes from.
+    /// Registry of the package.
     pub registry: Registry,
     /// Its name, as its registry compares names.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads what somebody wants. Paths, addresses and options of clients are no packages.
+    /// Parses a requested package. Paths, addresses and options of clients are refused.
     ///
     /// # Errors
     /// `Name`.
@@ -44,14 +44,15 @@ impl Wanted {
         wanted.filter(|_| text.len() <= TEXT_MAX).ok_or_else(|| PackageError::Name { text: text.to_owned() })
     }
 
-    /// Whether it says more than a name.
+    /// Returns true if a version is requested in addition to the name.
     pub fn has_version(&self) -> bool {
         self.registry == Registry::Npm && self.text != self.name
             || self.registry == Registry::Python && self.text.contains(['<', '>', '=', '!', '~'])
     }
 }
 
-/// What a session is granted packages by: a package of the store by its name, or a folder, which has a slash in it.
+/// Source of packages that a session is granted: a package of the store by its name, or a folder, whose path contains a
+/// slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A folder with Python packages.
@@ -98,7 +99,7 @@ pub(crate) fn written(registry: Registry, name: &str) -> String {
     }
 }
 
-/// A Python name as it is compared: runs of `-`, `_` and `.` are one `-`, and case is none.
+/// Normalizes a Python name: runs of `-`, `_` and `.` become one `-`, and letters lower case.
 pub(crate) fn normal(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());
     for character in name.chars() {
@@ -111,7 +112,7 @@ pub(crate) fn normal(name: &str) -> String {
     normal
 }
 
-/// Whether a text is the name of a Python package, or of one of its extras.
+/// Returns true if a text is the name of a Python package, or of one of its extras.
 pub(crate) fn is_python_name(name: &str) -> bool {
     let ends = |character: Option<char>| character.is_some_and(|it| it.is_ascii_alphanumeric());
     let inner = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
@@ -143,7 +144,7 @@ fn is_npm_part(part: &str) -> bool {
     !part.is_empty() && !part.starts_with(['.', '-', '_']) && part.chars().all(allowed)
 }
 
-/// Whether a text is the name of an npm package, with its scope if it has one.
+/// Returns true if a text is the name of an npm package, including its scope if it has one.
 pub(crate) fn is_npm_name(name: &str) -> bool {
     match name.strip_prefix('@') {
         Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_npm_part(scope) && is_npm_part(name)),

@@ -23,7 +23,7 @@ use crate::{
 /// Packages that are fetched by one call of npm.
 const AT_ONCE: usize = 100;
 
-/// All that npm made of what is wanted and what was there.
+/// Result of npm: all packages, wanted ones and those of the store.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     npm: Npm,
@@ -52,7 +52,7 @@ struct Place {
     optional_dependencies: BTreeMap<String, String>,
 }
 
-/// Has npm resolve what is wanted beside what is there, fetches what is new, and unpacks it in `place`.
+/// Resolves the wanted packages with npm together with those of the store, fetches new ones, and unpacks them in `place`.
 pub(crate) async fn fetch(
     store: &PackageStore,
     lock: &Lock,
@@ -100,7 +100,7 @@ pub(crate) async fn fetch(
     Ok(Unpacked { npm, new })
 }
 
-/// Fetches what the lock file names and the store has not, each by its hash.
+/// Fetches the locked packages that the store does not have, each by its hash.
 pub(crate) async fn fetch_locked(store: &PackageStore, lock: &Lock, place: &Path) -> Result<Unpacked, PackageError> {
     let new = fetch_archives(store, lock, place, &lock.npm).await?;
     Ok(Unpacked { npm: lock.npm.clone(), new })
@@ -110,7 +110,7 @@ fn own_name(path: &str) -> String {
     path.rsplit("node_modules/").next().unwrap_or(path).to_owned()
 }
 
-/// The packages of npm's lock file, but for those that are not needed.
+/// Returns the packages of npm's lock file, except those that are not needed.
 fn places(file: LockFile) -> Result<BTreeMap<String, NpmEntry>, PackageError> {
     let mut places = BTreeMap::new();
     // What has a package for each kind of processor does its work there.
@@ -187,12 +187,12 @@ async fn fetch_archives(
     }
 }
 
-/// The hashes of the files of packages, by those of their archives.
+/// Returns the hashes of the files of packages by the hashes of their archives.
 fn files_by_hash(lock: &Lock) -> BTreeMap<&str, &str> {
     lock.npm.places.values().map(|entry| (entry.sha512.as_str(), entry.files.as_str())).collect()
 }
 
-/// Puts what was fetched into the store, and makes it what is locked.
+/// Moves the fetched packages into the store, and updates the lock.
 pub(crate) fn keep(store: &PackageStore, lock: &mut Lock, unpacked: Unpacked) -> Result<(), PackageError> {
     let Unpacked { mut npm, new } = unpacked;
     let mut files: BTreeMap<String, String> =

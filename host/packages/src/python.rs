@@ -33,18 +33,18 @@ const ONLY_PURE: [&str; 11] = [
     "none",
     "--no-input",
 ];
-/// How the names of wheels for every machine end.
+/// Suffix of the names of wheels for every machine.
 const PURE: &str = "-none-any.whl";
-/// Packages that are looked at to find the one with native code.
+/// Maximum number of packages that are probed for native code.
 const PROBES_MAX: usize = 20;
-/// Where packages that were unpacked lie, below the place of all that was fetched.
+/// Folder of unpacked packages, below the folder of all fetched packages.
 pub(crate) const UNPACKED: &str = "python";
 
 /// A package as it will be locked.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     name: String,
-    /// Where it was unpacked; absent when the store has it.
+    /// Folder with the unpacked files; absent if the store already has the package.
     folder: Option<PathBuf>,
     entry: PythonEntry,
 }
@@ -60,13 +60,14 @@ struct Work<'a> {
     store: &'a PackageStore,
     lock: &'a Lock,
     pip: Client,
-    /// What it stands in: nothing there could be meant by a name.
+    /// Working directory of pip. It is empty, so that no name can refer to a file in it.
     empty: PathBuf,
     wheels: PathBuf,
     unpacked: PathBuf,
 }
 
-/// Has pip resolve what is wanted together with what was asked for before, fetches it, and unpacks what the store has not.
+/// Resolves the wanted packages with pip together with those that were requested before, fetches them, and unpacks those
+/// that the store does not have.
 pub(crate) async fn fetch(
     store: &PackageStore,
     lock: &Lock,
@@ -118,7 +119,7 @@ pub(crate) async fn fetch(
     }
 }
 
-/// Fetches what the lock file names and the store has not, each by its hash.
+/// Fetches the locked packages that the store does not have, each by its hash.
 pub(crate) async fn fetch_locked(
     store: &PackageStore,
     lock: &Lock,
@@ -218,7 +219,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Puts what was fetched into the store, and makes it what is locked.
+/// Moves the fetched packages into the store, and updates the lock.
 pub(crate) fn keep(store: &PackageStore, lock: &mut Lock, unpacked: Vec<Unpacked>) -> Result<(), PackageError> {
     let mut python = BTreeMap::new();
     for Unpacked { name, folder, mut entry } in unpacked {
@@ -243,7 +244,7 @@ fn asked(wanted: &[Wanted]) -> String {
     wanted.iter().map(|wanted| wanted.text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Why pip found nothing that fits: perhaps there is something, with native code.
+/// Explains why pip found no matching package: it tests whether packages with native code exist.
 async fn why(work: &Work<'_>, wanted: &[Wanted], said: &Said) -> PackageError {
     let mut probe = vec![
         "install",
@@ -276,7 +277,7 @@ async fn why(work: &Work<'_>, wanted: &[Wanted], said: &Said) -> PackageError {
     PackageError::Unresolved { client: "pip", asked: asked(wanted), said: said.end() }
 }
 
-/// What pip says that it would install.
+/// Report of pip on the packages that it would install.
 #[derive(Deserialize)]
 struct Report {
     install: Vec<Install>,

@@ -41,7 +41,7 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The hash of what a folder holds: of all paths, with the hashes of their files.
+/// Returns the hash of a folder: of all paths, with the hashes of their files.
 pub(crate) fn hash(folder: &Path) -> io::Result<String> {
     let mut digest = Sha256::new();
     for path in files(folder)? {
@@ -53,7 +53,7 @@ pub(crate) fn hash(folder: &Path) -> io::Result<String> {
     Ok(hex(&digest.finalize()))
 }
 
-/// Lets nobody change a folder, or lets its owner.
+/// Makes a folder and its files read-only for everybody, or the folders writable for their owner.
 pub(crate) fn seal(folder: &Path, is_sealed: bool) -> io::Result<()> {
     let (of_folder, of_file) = if is_sealed { (0o555, 0o444) } else { (0o755, 0o644) };
     let mut next = vec![folder.to_owned()];
@@ -78,7 +78,7 @@ pub(crate) fn seal(folder: &Path, is_sealed: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder that may be sealed, if it is there.
+/// Removes a folder that may be sealed, if it exists.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -87,8 +87,8 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// Makes the files of one folder those of another one as well: the same files where the system can, else copies. Those that
-/// are there already stay.
+/// Adds the files of one folder to another one: as hard links if the system supports them, else as copies. Existing files
+/// stay.
 pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     for path in files(from)? {
         let target = to.join(&path);

@@ -63,34 +63,34 @@ pub use writer::ArtifactWriter;
 use remote::Remote;
 use writer::Keeper;
 
-/// What an id begins with in a URI.
+/// Prefix of an artifact's URI.
 pub const ARTIFACT_SCHEME: &str = "artifact://";
-/// What the name of an agent's output begins with in a URI.
+/// Prefix of the URI of an agent's output.
 pub const AGENT_SCHEME: &str = "agent://";
 
-/// Hexadecimal digits of an id.
+/// Number of hexadecimal digits of an id.
 const ID_DIGITS: usize = 32;
-/// Fewest digits that an id may be shortened to.
+/// Minimum number of digits of a shortened id.
 const PREFIX_DIGITS_MIN: usize = 6;
-/// Longest title, label and MIME type, in bytes.
+/// Maximum length of a title, label and MIME type, in bytes.
 const WORD_BYTES_MAX: usize = 1 << 10;
-/// Longest note, label and total as a file.
+/// Maximum size of the file of a note, a label and totals, in bytes.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
-/// What a store may hold.
+/// Quota of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtifactQuota {
-    /// One artifact.
+    /// Maximum size of one artifact, in bytes.
     pub artifact_bytes: u64,
-    /// The artifacts that a session refers to, in bytes.
+    /// Maximum size of the artifacts that one session refers to, in bytes.
     pub session_bytes: u64,
-    /// How many those may be.
+    /// Maximum number of artifacts that one session refers to.
     pub session_count: usize,
-    /// All artifacts, in bytes.
+    /// Maximum size of all artifacts, in bytes.
     pub total_bytes: u64,
-    /// How many those may be.
+    /// Maximum number of all artifacts.
     pub total_count: usize,
-    /// How long one is kept after its last use; what is older goes when another is stored.
+    /// Retention after the last use; older artifacts are removed when another one is stored. Unlimited when absent.
     pub unused_for: Option<Duration>,
 }
 
@@ -108,7 +108,7 @@ impl Default for ArtifactQuota {
 }
 
 impl ArtifactQuota {
-    /// That of the place where artifacts go that nobody gave a store for.
+    /// Quota of the temporary store, which is used when no store is given.
     pub const TEMPORARY: ArtifactQuota = ArtifactQuota {
         artifact_bytes: 256 << 20,
         session_bytes: 512 << 20,
@@ -119,63 +119,63 @@ impl ArtifactQuota {
     };
 }
 
-/// What is known of an artifact.
+/// An artifact: its metadata and the path of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Artifact {
-    /// Its id: `artifact://<id>`.
+    /// Id of the artifact, as in `artifact://<id>`.
     pub id: String,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// What it is.
+    /// MIME type of the bytes.
     pub mime_type: String,
-    /// What it is of, for people.
+    /// Title for people.
     pub title: Option<String>,
-    /// The sessions that refer to it. One that none refers to is the first to go.
+    /// Sessions that refer to the artifact. An artifact without any is evicted first.
     pub sessions: Vec<String>,
-    /// Its names as an agent's output: `agent://<name>`.
+    /// Names of the artifact as an agent's output: `agent://<name>`.
     pub labels: Vec<String>,
-    /// When it was last stored or read.
+    /// Time at which the artifact was last stored or read.
     pub used_at: SystemTime,
-    /// Where its bytes are. The file must not be changed.
+    /// Path of the bytes. The file must not be changed.
     pub path: PathBuf,
-    /// What its bytes must be, where that was noted: SHA-256, in hexadecimal digits.
+    /// Expected SHA-256 of the bytes in hexadecimal digits, if it was recorded.
     digest: Option<String>,
 }
 
-/// What is said of an artifact when it is stored.
+/// Description of an artifact that is to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// What it is, such as `text/plain`.
+    /// MIME type, such as `text/plain`.
     pub mime_type: &'a str,
-    /// What it is of, for people.
+    /// Title for people.
     pub title: Option<&'a str>,
 }
 
-/// Why a store did not do what it was asked to.
+/// Error of an operation on a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum ArtifactError {
-    /// There is none, or none any more.
+    /// The artifact does not exist, or does not exist any more.
     #[error("no artifact `{0}` is stored; it may have made room for later ones")]
     Unknown(String),
-    /// A shortened id stands for several.
+    /// The shortened id is ambiguous.
     #[error("`{0}` is the start of more than one artifact's id")]
     Ambiguous(String),
-    /// What the store's owner gave is no id.
+    /// The store's owner gave something that is not an id.
     #[error("`{0}` is no artifact: an id has {ID_DIGITS} hexadecimal digits, or the first {PREFIX_DIGITS_MIN} or more")]
     NotAnId(String),
-    /// What a session gave is no whole id.
+    /// A session gave something that is not a whole id.
     #[error("`{0}` is no artifact: an id has {ID_DIGITS} hexadecimal digits")]
     NotWhole(String),
-    /// It is larger than an artifact may be.
+    /// The artifact exceeds the maximum size.
     #[error("an artifact has at most {max} bytes, this one has more")]
     TooLarge { max: u64 },
     /// A dataset refers to it.
     #[error("`{0}` is held by a dataset: remove that, or publish a version without it")]
     Held(String),
-    /// It is damaged, here and wherever else it is kept.
+    /// All copies of the artifact are damaged, locally and elsewhere.
     #[error("artifact `{0}` is damaged, and no good copy of it is found; what is left of it was put aside")]
     Damaged(String),
     /// The store has no remote.
@@ -188,10 +188,10 @@ pub enum ArtifactError {
         #[source]
         source: io::Error,
     },
-    /// What datasets hold leaves no room.
+    /// Artifacts of datasets, which are not evicted, leave no room.
     #[error("the store is full of what datasets hold, which makes no room for others")]
     Full,
-    /// The folder failed.
+    /// The folder of the store cannot be read or written.
     #[error("cannot {doing} `{}`", path.display())]
     Io {
         doing: &'static str,
@@ -202,7 +202,7 @@ pub enum ArtifactError {
 }
 
 impl ArtifactError {
-    /// A stable word for the error, for clients to match on.
+    /// Returns the stable code of the error, for clients to match on.
     pub fn code(&self) -> &'static str {
         match self {
             ArtifactError::Unknown(_) => "artifact-unknown",
@@ -219,34 +219,35 @@ impl ArtifactError {
     }
 }
 
-/// Who refers to an artifact, as it lies on disk.
+/// Note that a session refers to an artifact, as stored on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Note {
     session: String,
     mime_type: String,
     title: Option<String>,
-    /// When it was first kept, in nanoseconds since the Unix epoch.
+    /// Time at which the artifact was first stored, in nanoseconds since the Unix epoch.
     #[serde(default)]
     kept_at: u64,
-    /// A dataset refers to it: it makes no room for others.
+    /// True if a dataset refers to the artifact, which is then never evicted for others.
     #[serde(default)]
     is_dataset: bool,
-    /// SHA-256 of the bytes, in hexadecimal digits. Older programs kept none.
+    /// SHA-256 of the bytes in hexadecimal digits. Older versions recorded none.
     #[serde(default)]
     digest: Option<String>,
 }
 
-/// An agent's output, as it lies on disk.
+/// Label of an agent's output, as stored on disk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Label {
     label: String,
     id: String,
-    /// The number to put behind the label when it is used again.
+    /// Number to append to the label when it is used again.
     #[serde(default)]
     next: Option<u64>,
 }
 
-/// A store of artifacts as its owner sees it: all of it. A cheap handle. Every method waits for the disk: call them where blocking is no harm.
+/// Handle of a store, with the owner's access to all artifacts. Cloning is cheap. Every method blocks on the disk: call
+/// them where blocking is acceptable.
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
     inner: Arc<Inner>,
@@ -257,7 +258,7 @@ struct Inner {
     folder: PathBuf,
     key: ArtifactKey,
     quota: ArtifactQuota,
-    /// Whether nobody gave it: those who are told of an artifact must be told where it is.
+    /// True for a temporary store: references to its artifacts must include the path.
     is_temporary: bool,
     remote: Option<Remote>,
     verified: remote::Verified,
@@ -272,20 +273,20 @@ impl Drop for Inner {
 }
 
 impl ArtifactStore {
-    /// A store in this folder, which is made for this user alone when it is missing.
+    /// Opens the store in this folder, which is created for this user alone if it is missing.
     ///
     /// # Errors
-    /// `Io` when it cannot be made.
+    /// `Io` when the folder cannot be created.
     pub fn open(folder: impl Into<PathBuf>, quota: ArtifactQuota) -> Result<ArtifactStore, ArtifactError> {
         ArtifactStore::make(folder.into(), quota, None, false)
     }
 
-    /// The same with a further place, to which all goes that is stored from now on, and that lost and damaged copies come
-    /// back from. What is stored is not held up: it is sent by a thread, as long as a handle of the store is there, and what
-    /// is left then is sent the next time. What was stored before goes there with [`ArtifactStore::push`].
+    /// Opens a store with a remote, to which all artifacts are sent that are stored from now on, and from which missing and
+    /// damaged copies are restored. Storing does not wait for the remote: a thread sends artifacts as long as a handle of
+    /// the store exists, and the rest is sent the next time. Send earlier artifacts with [`ArtifactStore::push`].
     ///
     /// # Errors
-    /// `Io` when it cannot be made.
+    /// `Io` when the folder cannot be created.
     pub fn open_with(
         folder: impl Into<PathBuf>,
         quota: ArtifactQuota,
@@ -296,11 +297,11 @@ impl ArtifactStore {
         Ok(store)
     }
 
-    /// The place for artifacts that nobody gave a store for: a folder of this user's among temporary files, shared by
-    /// processes. Each session reaches its own part of it alone. Its usual quota is [`ArtifactQuota::TEMPORARY`].
+    /// Opens the temporary store, which is used when no store is given: a folder of this user among temporary files, shared
+    /// by processes. Each session accesses its own part of it only. The usual quota is [`ArtifactQuota::TEMPORARY`].
     ///
     /// # Errors
-    /// `Io` when it cannot be made, or belongs to somebody else.
+    /// `Io` when the folder cannot be created, or belongs to another user.
     pub fn temporary(quota: ArtifactQuota) -> Result<ArtifactStore, ArtifactError> {
         let user = rustix::process::geteuid().as_raw();
         let folder = tempfile::env::temp_dir().join(format!("cellar-artifacts-{user}"));
@@ -315,7 +316,7 @@ impl ArtifactStore {
         Ok(store)
     }
 
-    /// [`ArtifactStore::temporary`], opened once in this process.
+    /// Returns [`ArtifactStore::temporary`], opened once in this process.
     ///
     /// # Errors
     /// As there.
@@ -347,13 +348,13 @@ impl ArtifactStore {
         Ok(store)
     }
 
-    /// Has the disk keep what was written to a file or a folder. It is most of what a small artifact costs, and nothing that
-    /// temporary ones are promised.
+    /// Syncs a file or a folder to disk, except in temporary stores, which are not promised to survive a crash. Syncing is
+    /// most of the cost of a small artifact.
     fn sync(&self, file: &File) -> io::Result<()> {
         if self.is_temporary() { Ok(()) } else { file.sync_all() }
     }
 
-    /// Writes a small file whole.
+    /// Replaces a small file atomically.
     fn write_json(&self, folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ArtifactError> {
         let write = || {
             let durability = if self.is_temporary() { Durability::Cached } else { Durability::Synced };
@@ -362,17 +363,17 @@ impl ArtifactStore {
         write().map_err(failed(folder, "write in"))
     }
 
-    /// What it may hold.
+    /// Returns the quota of the store.
     pub fn quota(&self) -> ArtifactQuota {
         self.inner.quota
     }
 
-    /// Whether nobody gave it; see [`ArtifactStore::temporary`].
+    /// Returns true if the store is a temporary one; see [`ArtifactStore::temporary`].
     pub fn is_temporary(&self) -> bool {
         self.inner.is_temporary
     }
 
-    /// Begins an artifact for a session, whose bytes come in pieces. Sessions of this name reach it.
+    /// Begins an artifact of a session, whose bytes are written in pieces. Sessions of this name can access it.
     ///
     /// # Errors
     /// `Io`.
@@ -386,7 +387,7 @@ impl ArtifactStore {
         ArtifactWriter::new(self.clone(), Arc::new(keeper))
     }
 
-    /// Stores bytes for a session. Sessions of this name reach them.
+    /// Stores bytes for a session. Sessions of this name can access them.
     ///
     /// # Errors
     /// `TooLarge`, `Io`.
@@ -396,7 +397,7 @@ impl ArtifactStore {
         writer.finish(description)
     }
 
-    /// The output of an agent of any session of this name, by the name it was stored under or its id.
+    /// Returns the latest agent's output of any session of this name, by the name it was stored under or its id.
     ///
     /// # Errors
     /// `Unknown`, `Io`.
@@ -421,7 +422,7 @@ impl ArtifactStore {
         }
     }
 
-    /// What is known of an artifact, by its URI, its id, or the start of its id.
+    /// Returns an artifact by its URI, its id, or a prefix of its id.
     ///
     /// # Errors
     /// `NotAnId`, `Ambiguous`, `Unknown`, `Io`.
@@ -442,8 +443,8 @@ impl ArtifactStore {
         Err(ArtifactError::Unknown(id))
     }
 
-    /// Opens the bytes of an artifact, and notes that it was used. A copy that is missing or damaged is fetched back from the
-    /// remote, if there is one.
+    /// Opens the bytes of an artifact, and records the use. A copy that is missing or damaged is restored from the remote,
+    /// if there is one.
     ///
     /// # Errors
     /// As [`ArtifactStore::get`]; `Damaged`, `Remote`.
@@ -452,7 +453,7 @@ impl ArtifactStore {
         self.open_object(&id, digest.as_deref())
     }
 
-    /// All artifacts, the most recently used first.
+    /// Lists all artifacts, the most recently used first.
     ///
     /// # Errors
     /// `Io`.
@@ -460,7 +461,7 @@ impl ArtifactStore {
         Ok(self.by_use()?.into_iter().map(|held| held.artifact).collect())
     }
 
-    /// Removes an artifact, whoever refers to it.
+    /// Removes an artifact, whichever sessions refer to it.
     ///
     /// # Errors
     /// As [`ArtifactStore::get`].
@@ -477,7 +478,7 @@ impl ArtifactStore {
         Ok(held.artifact)
     }
 
-    /// Drops what sessions of this name refer to. What nobody else refers to is the first to go.
+    /// Removes the references of all sessions of this name. Artifacts without other references are evicted first.
     ///
     /// # Errors
     /// `Io`.
@@ -525,12 +526,12 @@ impl ArtifactStore {
         self.inner.folder.join("unfinished")
     }
 
-    /// Keeps every other process, and every other part of this one, from adding and removing.
+    /// Locks the store: no other process, and no other part of this one, adds or removes artifacts meanwhile.
     fn lock(&self) -> Result<File, ArtifactError> {
         lock_in(&self.inner.folder)
     }
 
-    /// The whole id.
+    /// Resolves a URI or a shortened id to the whole id.
     fn resolve(&self, text: &str) -> Result<String, ArtifactError> {
         let given = text.strip_prefix(ARTIFACT_SCHEME).unwrap_or(text).to_ascii_lowercase();
         if is_id(&given) {
@@ -556,12 +557,12 @@ impl Artifact {
     }
 }
 
-/// A file name for any text.
+/// Returns a file name for any text: a part of its SHA-256.
 fn key(text: &str) -> String {
     keys::digits(Sha256::digest(text).into())
 }
 
-/// The key of a store, which is made with it.
+/// Returns the key of a store, which is created together with the store.
 fn store_key(folder: &Path) -> Result<ArtifactKey, ArtifactError> {
     let path = folder.join("key");
     let found = || fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()).map(ArtifactKey::from_bytes);
@@ -593,7 +594,7 @@ fn lock_in(folder: &Path) -> Result<File, ArtifactError> {
     Ok(file)
 }
 
-/// Opens a file to read, and nothing but a file: what else may lie there is not waited for.
+/// Opens a regular file for reading. Anything else, such as a pipe, is refused without waiting for it.
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits().cast_signed();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -612,7 +613,7 @@ fn word(text: &str) -> String {
     cellar_core::text::prefix(text, WORD_BYTES_MAX as u64).to_owned()
 }
 
-/// Names in a folder; none where there is no folder.
+/// Lists the names in a folder; empty if there is no such folder.
 fn names_in(folder: &Path) -> Result<Vec<String>, ArtifactError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -622,7 +623,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, ArtifactError> {
     Ok(names.filter(|name| !name.starts_with('.')).collect())
 }
 
-/// What a file says, if it is there and says it.
+/// Reads and parses a JSON file. Returns `None` if it is missing or invalid.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
     let mut bytes = Vec::new();
     open_file(path).ok()?.take(NOTE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -636,7 +637,7 @@ fn remove_file(path: &Path) -> Result<(), ArtifactError> {
     }
 }
 
-/// Notes that a file was used. A file system that cannot only makes room less wisely.
+/// Records the use of a file. Failures are ignored: they only make eviction less precise.
 fn touch(file: &File) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let same = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };

@@ -1,7 +1,8 @@
-//! Further representations of what cells display, made by the host: a picture of a chart's specification, a file of a table.
+//! Renderers, with which the host adds representations to what cells display: a picture of a chart's specification, a file
+//! of a table.
 //!
-//! Guests display what they have. A [`Renderer`] adds to it on its way to the reader of the run, and to that of a replay.
-//! What it adds is in no recording: it is made again.
+//! A [`Renderer`] adds to a displayed value on its way to the reader of the run, and to the reader of a replay. Recordings
+//! do not contain the additions, which are rendered anew.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -15,42 +16,42 @@ use crate::tables::{self, Tables};
 
 /// Adds representations to displayed values. A session has any number of them: `OutputOptions::renderers`.
 pub trait Renderer: Send + Sync {
-    /// Begins to render a value, if it is of a kind that this renderer knows. Called for every displayed value, in the
-    /// run's own task: what takes long belongs into the future. The value is shown when that ends, and what the cell does
-    /// later waits behind it, so the future must end by itself. It is dropped with its run.
+    /// Begins to render a value, if this renderer supports its type. Called for every displayed value, in the run's own
+    /// task: move expensive work into the future. The value is shown when the future completes, and later output of the
+    /// cell waits for it, so the future must complete on its own. It is dropped with its run.
     fn render(&self, data: &MimeBundle) -> Option<RenderFuture>;
 }
 
-/// What a renderer will have added.
+/// Future of a renderer's result.
 pub type RenderFuture = Pin<Box<dyn Future<Output = Rendered> + Send>>;
 
-/// What a renderer adds to a value.
+/// Result of a renderer: additions to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// Representations. Of a type that the value has already, its own stays.
+    /// Representations. The value's own representation takes precedence over an additional one of the same type.
     pub data: MimeBundle,
-    /// Why there are not more. Never the fault of the cell: it goes on.
+    /// Error that prevented further representations. It never fails the cell, which continues.
     pub error: Option<RenderError>,
 }
 
-/// Why a value was not rendered. The run tells it on the cell's standard error, and its name by the status event
+/// Error of rendering a value. The run reports it on the cell's standard error, and its name in the status event
 /// `render_failed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
-    /// A name, as exceptions have: `ChartTimeout`.
+    /// Name, in the style of exceptions: `ChartTimeout`.
     pub name: String,
-    /// What was tried, what was found, what to do.
+    /// Message: the attempt, the problem, and the remedy.
     pub message: String,
 }
 
-/// The events that are to be heard of in the place of one.
+/// Future of the events that replace a rendered one.
 pub type Rendering = Pin<Box<dyn Future<Output = Vec<EventKind>> + Send>>;
 
-/// What becomes of an event.
+/// State of an event once the renderers have seen it.
 pub enum Begun {
-    /// It waits for what is being added to it.
+    /// The event waits for the renderers' additions.
     Rendering(Rendering),
-    /// Nobody has anything to add to it.
+    /// No renderer adds anything to the event.
     AsItIs(EventKind),
 }
 
@@ -63,11 +64,11 @@ impl std::fmt::Debug for Begun {
     }
 }
 
-/// What ends when nobody wants anything rendered any more.
+/// Future that completes when rendering is no longer wanted.
 pub type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Begins to render what an event displays. `tables` is where its table goes, if it has one. What is not rendered when
-/// `stopped` ends is dropped, and the value shown without it.
+/// Begins to render the values that an event displays. `tables` is the destination of its table, if it has one. Renderings
+/// that are not complete when `stopped` ends are dropped, and the value is shown without them.
 pub fn begin(
     renderers: &[Arc<dyn Renderer>],
     tables: impl FnOnce() -> Tables,
@@ -85,7 +86,7 @@ pub fn begin(
     }
 }
 
-/// The event with all that was added to it, and behind it what went wrong.
+/// Returns the event with all additions, followed by the events of errors.
 async fn rendered(
     mut event: EventKind,
     table: Option<(Tables, MimeData)>,

@@ -1,7 +1,7 @@
 //! The result of a run, folded from its events.
 //!
-//! [`RunResult`] is what a caller that does not follow the stream reads at the end. It is built from nothing but
-//! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
+//! A caller that does not follow the event stream reads [`RunResult`] at the end. It is built from events only, in bounded
+//! memory, so that it can be rebuilt wherever the events are available: in another process, or later. Read
 //! [`RunResult::apply`] first.
 
 mod calls;
@@ -34,18 +34,19 @@ pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
 pub use typed::*;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
 
-/// How much of a long output a result shows.
+/// Policy on the part of a long output that a result shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputPolicy {
-    /// The head and the tail, [`WINDOW_BYTES`] and [`WINDOW_LINES`] together.
+    /// Head and tail, [`WINDOW_BYTES`] and [`WINDOW_LINES`] together.
     #[default]
     Window,
-    /// All of up to [`TOKENS_MAX`] tokens, the first [`TOKENS_SHOWN`] of more, and where the rest is.
+    /// The whole output of up to [`TOKENS_MAX`] tokens; of a longer one the first [`TOKENS_SHOWN`], and a reference to the
+    /// rest.
     Tokens,
 }
 
 impl OutputPolicy {
-    /// Whether a result may leave out some of a text of this size.
+    /// Returns true if a result may omit a part of a text of this size.
     pub fn may_cut(self, bytes: u64, lines: u64) -> bool {
         match self {
             OutputPolicy::Window => bytes > WINDOW_BYTES as u64 || lines > WINDOW_LINES as u64,
@@ -55,37 +56,37 @@ impl OutputPolicy {
     }
 }
 
-/// Bytes of a line of a traceback that a result shows whole.
+/// Maximum length in bytes of a line of a traceback that is shown as a whole.
 const ERROR_LINE_BYTES_MAX: usize = 4 << 10;
-/// Displays that a result keeps.
+/// Maximum number of displays in a result.
 pub const DISPLAYS_MAX: usize = 1_000;
-/// Bytes of displays that a result keeps.
+/// Maximum size of the displays in a result, in bytes.
 pub const DISPLAYS_BYTES_MAX: usize = 128 << 20;
-/// Status events that a result keeps.
+/// Maximum number of status events in a result.
 pub const STATUSES_MAX: usize = 1_000;
-/// Bytes of status events that a result keeps.
+/// Maximum size of the status events in a result, in bytes.
 pub const STATUSES_BYTES_MAX: usize = 4 << 20;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// The session it ran in.
+    /// Name of the session.
     pub session: String,
-    /// Its cells in order, those that never ran included.
+    /// Cells in order, including those that never ran.
     pub cells: Vec<CellResult>,
-    /// Whether a cell failed or the run was cancelled. `false` until the run has finished.
+    /// True if a cell failed or the run was cancelled. `false` until the run has finished.
     pub is_error: bool,
-    /// Whether the last event has come.
+    /// True if the last event has arrived.
     pub is_finished: bool,
-    /// Status events that came when the result was full.
+    /// Number of status events that were dropped because the result was full.
     pub statuses_left_out: u64,
-    /// Fetches that came when the result was full.
+    /// Number of fetches that were dropped because the result was full.
     pub fetches_left_out: u64,
-    /// Where the names come from that the run has bound and not deleted, if it names its producer.
+    /// Origins of the names that the run has bound and not deleted, if the run names its producer.
     pub origins: BTreeMap<String, Arc<Origin>>,
-    /// The whole text of a run of several cells, where a result shows some of it only.
+    /// Whole text of a run of several cells, if the result shows only a part of it.
     pub kept: Option<KeptText>,
-    /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
+    /// Consumption of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
     used: Used,
     calls: calls::Open,
     policy: OutputPolicy,
@@ -100,21 +101,21 @@ struct Used {
     fetches: fetches::Used,
 }
 
-/// Where a cell stands.
+/// Status of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellStatus {
-    /// It has not started; after the run has finished, it never will.
+    /// The cell has not started; once the run has finished, it never will.
     Pending,
-    /// It runs.
+    /// The cell is running.
     Running,
-    /// It ran to its end.
+    /// The cell ran to its end.
     Complete,
-    /// It failed or was stopped.
+    /// The cell failed or was stopped.
     Error,
 }
 
 impl CellStatus {
-    /// The word used on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             CellStatus::Pending => "pending",
@@ -125,32 +126,32 @@ impl CellStatus {
     }
 }
 
-/// What one cell came to.
+/// Result of one cell.
 #[derive(Clone, Debug)]
 pub struct CellResult {
-    /// The cell as it was asked for.
+    /// The requested cell.
     pub cell: Cell,
-    /// Its number in the session, once it has started.
+    /// Number of the cell in the session, once it has started.
     pub id: Option<CellId>,
-    /// Where it stands.
+    /// Status of the cell.
     pub status: CellStatus,
-    /// How long it took.
+    /// Duration of the execution.
     pub duration: Option<Duration>,
-    /// What it used.
+    /// Resource usage.
     pub usage: Option<Usage>,
-    /// Why it failed.
+    /// Failure of the cell.
     pub failure: Option<Failure>,
-    /// The whole text of the cell, where a result shows some of it only.
+    /// Whole text of the cell, if the result shows only a part of it.
     pub kept: Option<KeptText>,
-    /// What its helpers and the host reported, and the calls that came back.
+    /// Status events of its helpers and the host, and its finished calls.
     pub statuses: Vec<StatusEvent>,
-    /// What it fetched from connectors.
+    /// Fetches from connectors.
     pub fetches: Vec<Fetch>,
-    /// Displays in the order in which they came, each with the text before it.
+    /// Displays in order of arrival, each with the text before it.
     displays: Vec<Display>,
-    /// The text behind the last display.
+    /// Text after the last display.
     text: Window,
-    /// A `clear_output(wait=True)` is due with the next output.
+    /// True if a `clear_output(wait=True)` takes effect with the next output.
     clear_is_due: bool,
     policy: OutputPolicy,
 }
@@ -160,12 +161,12 @@ struct Display {
     text_before: Window,
     id: Option<String>,
     bundle: MimeBundle,
-    /// What it takes of the room.
+    /// Bytes that the display takes of the room.
     bytes: usize,
 }
 
 impl RunResult {
-    /// A result that shows long outputs by this policy.
+    /// Creates a result with this policy on long outputs.
     pub fn with_policy(policy: OutputPolicy) -> RunResult {
         RunResult { policy, ..RunResult::default() }
     }
@@ -221,7 +222,7 @@ impl RunResult {
         }
     }
 
-    /// The languages of the run's cells, in the order of their first use.
+    /// Returns the languages of the run's cells, in the order of their first use.
     pub fn languages(&self) -> Vec<Language> {
         let mut languages = Vec::new();
         for result in &self.cells {
@@ -232,7 +233,7 @@ impl RunResult {
         languages
     }
 
-    /// The combined text of all cells; see [`RunResult::shown`].
+    /// Returns the combined text of all cells; see [`RunResult::shown`].
     pub fn text(&self) -> String {
         self.shown().text
     }
@@ -265,7 +266,7 @@ impl RunResult {
         cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
     }
 
-    /// Where all of the combined text is, when some of it is not shown.
+    /// Returns the whole combined text, if a part of it is not shown.
     pub fn kept_text(&self) -> Option<&KeptText> {
         match self.cells.as_slice() {
             [cell] => cell.kept.as_ref(),
@@ -273,7 +274,7 @@ impl RunResult {
         }
     }
 
-    /// The end of the text so far, [`LIVE_TAIL_BYTES`] at most, for whoever looks on while cells run.
+    /// Returns the end of the text so far, at most [`LIVE_TAIL_BYTES`], for readers that follow a running cell.
     pub fn live_tail(&self) -> String {
         let mut tail = String::new();
         for result in self.cells.iter().rev() {
@@ -286,7 +287,7 @@ impl RunResult {
         tail
     }
 
-    /// A cell's part of the combined text; empty when the cell showed none.
+    /// Returns a cell's part of the combined text; empty if the cell showed none.
     fn block(&self, index: usize, result: &CellResult, output: &str) -> String {
         let failure = result.failure.as_ref().map(|failure| self.failure_text(index, failure));
         let parts = [Some(output.to_owned()), failure];
@@ -306,7 +307,7 @@ impl RunResult {
         format!("[{}/{}]{title}\n{body}", index.saturating_add(1), self.cells.len())
     }
 
-    /// The traceback, and what the failure means for the other cells.
+    /// Returns the traceback, and the consequences of the failure for the other cells.
     fn failure_text(&self, index: usize, failure: &Failure) -> String {
         let traceback = failure.traceback.trim_end();
         let what = if traceback.is_empty() { failure.summary() } else { with_short_lines(traceback) };
@@ -321,7 +322,7 @@ impl RunResult {
         if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index.saturating_add(1)) }
     }
 
-    /// What stands where there is no text.
+    /// Returns the text to show for a run without text output.
     fn placeholder(&self) -> String {
         let images = self.images().count();
         if images > 0 {
@@ -333,17 +334,17 @@ impl RunResult {
         }
     }
 
-    /// All images, in order.
+    /// Returns all images, in order.
     pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
         self.cells.iter().flat_map(CellResult::images)
     }
 
-    /// All JSON displays, in order, each a JSON text.
+    /// Returns all JSON displays, in order, each as a JSON text.
     pub fn jsons(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().flat_map(|result| result.bundles().filter_map(MimeBundle::json))
     }
 
-    /// All Markdown displays, in order.
+    /// Returns all Markdown displays, in order.
     pub fn markdowns(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().flat_map(|result| result.bundles().filter_map(MimeBundle::markdown))
     }
@@ -355,7 +356,7 @@ impl RunResult {
         }
     }
 
-    /// Bytes of the displays that it keeps.
+    /// Returns the size in bytes of the displays in the result.
     pub fn display_bytes(&self) -> usize {
         self.used.display_bytes.bytes()
     }
@@ -381,8 +382,8 @@ impl RunResult {
         result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone(), bytes });
     }
 
-    /// Replaces the displays of this id, whichever cell made them. An id of an earlier run is shown here, since its
-    /// own result is out of reach.
+    /// Replaces the displays with this id, whichever cell made them. An id of an earlier run is shown as a new display,
+    /// since the result of that run is out of reach.
     fn update(&mut self, index: usize, bundle: &MimeBundle, wanted: &str) {
         let (mut is_found, weight) = (false, bundle.weight_bytes());
         for display in self.cells.iter_mut().flat_map(|result| &mut result.displays) {
@@ -438,7 +439,7 @@ impl CellResult {
         }
     }
 
-    /// 0 when the cell ran to its end, 1 when it failed; `None` before.
+    /// Returns 0 when the cell ran to its end, 1 when it failed, `None` before.
     pub fn exit_code(&self) -> Option<i32> {
         match self.status {
             CellStatus::Pending | CellStatus::Running => None,
@@ -447,12 +448,12 @@ impl CellResult {
         }
     }
 
-    /// Whether part of the output is Markdown.
+    /// Returns true if part of the output is Markdown.
     pub fn has_markdown(&self) -> bool {
         self.bundles().any(|bundle| bundle.markdown().is_some())
     }
 
-    /// The text it printed and displayed, without blank lines around it and without its traceback.
+    /// Returns the printed and displayed text, without blank lines around it and without its traceback.
     pub fn output(&self) -> Shown {
         let mut window = Window::new(self.policy);
         let mut totals = Totals::default();
@@ -504,23 +505,23 @@ impl CellResult {
         tail
     }
 
-    /// Its images, in order.
+    /// Returns its images, in order.
     pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
         self.bundles().filter_map(MimeBundle::image)
     }
 
-    /// Its displays, in order.
+    /// Returns its displays, in order.
     pub fn bundles(&self) -> impl Iterator<Item = &MimeBundle> {
         self.displays.iter().map(|display| &display.bundle)
     }
 
-    /// Whether there is text among what it showed.
+    /// Returns true if the output contains text.
     fn shows_text(&self) -> bool {
         let texts = self.displays.iter().map(|display| &display.text_before).chain([&self.text]);
         texts.into_iter().any(|text| !text.is_empty()) || self.bundles().any(|bundle| bundle.visible_text().is_some())
     }
 
-    /// Whether it showed anything that can be seen.
+    /// Returns true if there is visible output.
     fn has_output(&self) -> bool {
         !self.displays.is_empty() || !self.text.shown(None).text.trim().is_empty()
     }
@@ -549,10 +550,10 @@ fn with_short_lines(traceback: &str) -> String {
     text
 }
 
-/// What was cut from the parts of a text before the whole was cut.
+/// Truncation of the parts of a text, before the whole was truncated.
 #[derive(Debug, Default)]
 struct Totals {
-    /// Left out, less the lines that say so.
+    /// Omitted bytes, minus the lines that stand for them.
     bytes: u64,
     lines: u64,
     by: Option<TruncatedBy>,
@@ -568,7 +569,7 @@ impl Totals {
         }
     }
 
-    /// `whole`, with its truncation counting what its parts had lost before.
+    /// Returns `whole`, with a truncation that includes the losses of its parts.
     fn apply(self, mut whole: Shown) -> Shown {
         let cut = whole.truncation.or_else(|| {
             let text = Window::of(&whole.text);

@@ -1,8 +1,8 @@
-//! Tables that cells display, kept as Parquet files among the session's artifacts.
+//! Tables that cells display, stored as Parquet files among the session's artifacts.
 //!
-//! A guest hands a table over as one more representation of what it displays: buffers of columns. Nobody but the host sees
-//! it. What is kept of it is told in the display's Tabular Data Resource, and behind its Markdown when that shows a part of
-//! the rows only. Read [`Tables::keep`] first.
+//! A guest hands over a table as an additional representation of a displayed value: buffers of columns, which only the host
+//! reads. The display's Tabular Data Resource refers to the stored table, and so does its Markdown if it shows only a part
+//! of the rows. Read [`Tables::keep`] first.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::artifacts::{
     Artifact, ArtifactError, ArtifactKeys, ArtifactStore, ArtifactWriter, Description, SessionArtifacts,
 };
 
-/// Where the tables of a session go.
+/// Destination of a session's tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
     session: String,
@@ -25,7 +25,7 @@ pub struct Tables {
     store: Option<ArtifactStore>,
 }
 
-/// Why a table was not kept.
+/// Reason why a table was not stored.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -37,16 +37,16 @@ enum Refusal {
 }
 
 impl Tables {
-    /// `store` is the session's own; without one, they go where nobody gave a store for.
+    /// Creates the destination. `store` is the session's own; without one, tables go to the temporary store.
     pub fn new(session: &str, keys: Arc<ArtifactKeys>, store: Option<ArtifactStore>) -> Tables {
         Tables { session: session.to_owned(), keys, store }
     }
 
-    /// The session's artifacts, its tables among them. Waits for the disk when they are in the temporary place and nobody has
-    /// used that yet.
+    /// Returns the session's artifacts, including its tables. Blocks on the disk when it opens the temporary store for the
+    /// first time.
     ///
     /// # Errors
-    /// The temporary place cannot be made.
+    /// The temporary store cannot be created.
     pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
         let store = match &self.store {
             Some(store) => store.clone(),
@@ -55,8 +55,8 @@ impl Tables {
         Ok(store.for_session(&self.session, Arc::clone(&self.keys)))
     }
 
-    /// Keeps a table that was [taken](take) from a display, and says in the display where it is, or why it was not kept.
-    /// Works on another thread.
+    /// Stores a table that was [taken](take) from a display, and adds its location to the display, or the reason why it was
+    /// not stored. Works on another thread.
     pub async fn keep(self, frame: MimeData, bundle: &mut MimeBundle) {
         let kept = match tokio::task::spawn_blocking(move || self.store(&frame)).await {
             Ok(kept) => kept.map_err(|refusal| describe(&refusal)),
@@ -78,24 +78,24 @@ impl Tables {
     }
 }
 
-/// An artifact as something that is written to.
+/// Adapter of an artifact's writer to [`std::io::Write`].
 #[derive(Debug)]
 pub struct Pieces {
     writer: ArtifactWriter,
-    /// What the store said, which the library in between has no place for.
+    /// Error of the store, which the `Write` interface cannot return.
     refused: Option<ArtifactError>,
 }
 
 impl Pieces {
-    /// Writes this artifact.
+    /// Creates the adapter.
     pub fn new(writer: ArtifactWriter) -> Pieces {
         Pieces { writer, refused: None }
     }
 
-    /// Ends it. `written` is what the library said that wrote to it.
+    /// Finishes the artifact. `written` is the result of the library that wrote to it.
     ///
     /// # Errors
-    /// What the store said, or else what the library said.
+    /// The error of the store, or else the error of the library.
     pub fn finish<E: From<ArtifactError>>(
         self,
         written: Result<(), E>,
@@ -135,7 +135,7 @@ pub fn take(bundle: &mut MimeBundle) -> Option<MimeData> {
     Some(frame)
 }
 
-/// Says in a display where its table is.
+/// Adds the location of the stored table to a display, or the reason why it was not stored.
 fn note(bundle: &mut MimeBundle, kept: Result<&Artifact, &str>) {
     for (name, data) in &mut bundle.0 {
         let MimeData::Text(text) = data else { continue };

@@ -1,4 +1,4 @@
-//! What stands for tables in a build without the feature `parquet`: every table is refused.
+//! Stubs for a build without the feature `parquet`: every table is refused.
 
 use std::{convert::Infallible, fs::File, io::Write};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Page, PageRequest, convert::Request, error::TableError};
 
-/// Stands for a table, of which this build has none.
+/// Stub of a table; this build has none.
 #[derive(Debug)]
 pub struct Table(Infallible);
 
@@ -20,12 +20,12 @@ impl Table {
         Err(TableError::Unsupported)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match self.0 {}
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         match self.0 {}
     }
@@ -39,17 +39,17 @@ impl Table {
     }
 }
 
-/// Stands for columns on their way to a guest, of which there are none.
+/// Stub of columns for a guest, of which there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {}
 
 impl Columns {
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn len(&self) -> usize {
         0
     }
 
-    /// Whether all was taken.
+    /// Returns true if all bytes were taken.
     pub fn is_empty(&self) -> bool {
         true
     }
@@ -60,12 +60,12 @@ impl Columns {
     }
 }
 
-/// Stands for rows of a source, of which this build has none.
+/// Stub of a source's rows; this build has none.
 #[derive(Clone, Debug)]
 pub struct Batches(Infallible);
 
 impl Batches {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match self.0 {}
     }

@@ -23,7 +23,7 @@ use crate::{
 
 /// Rows that are read of a file at once.
 const BATCH_ROWS: usize = 1 << 16;
-/// Bytes of one column as a guest takes it: what 32 bits count.
+/// Maximum size in bytes of one column for a guest, whose offsets have 32 bits.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
 /// Bytes of a piece of rows, about.
 const PIECE_BYTES: usize = 1 << 20;
@@ -32,7 +32,7 @@ const SAMPLE_CHARS: usize = 200;
 /// Columns of a sample.
 const SAMPLE_COLUMNS: usize = 100;
 
-/// How many bytes the rows of a batch take, without what others of the same memory do.
+/// Returns the size in bytes of a batch's rows. Other rows in the same buffers do not count.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let sizes = batch.columns().iter().map(|column| {
         let whole = column.get_array_memory_size();
@@ -48,23 +48,24 @@ pub struct Batches {
     pub schema: SchemaRef,
     /// The rows; each batch has the columns of the schema. Texts that repeat may be as [`repeating::kind`] has them.
     pub batches: Vec<RecordBatch>,
-    /// Where the rows were read of, if they can be kept so.
+    /// Parquet chunks from which the rows were read, if they can be stored without encoding the rows anew.
     chunks: Option<Arc<Chunks>>,
 }
 
 impl Batches {
-    /// Rows of these columns.
+    /// Returns batches with these columns.
     pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Batches {
         Batches { schema, batches, chunks: None }
     }
 
-    /// The same rows, of which it is said what they were read of.
+    /// Sets the chunks from which the rows were read.
     #[must_use]
     pub fn read_of(self, chunks: Option<Chunks>) -> Batches {
         Batches { chunks: chunks.map(Arc::new), ..self }
     }
 
-    /// The rows with other arrays in the place of theirs. What they were read of is known as long as the arrays are the same.
+    /// Replaces the arrays of the rows. The chunks from which the rows were read are retained only if the arrays are the
+    /// same.
     #[must_use]
     pub fn replaced(self, schema: SchemaRef, batches: Vec<RecordBatch>) -> Batches {
         let is_same = |(one, other): (&RecordBatch, &RecordBatch)| {
@@ -77,12 +78,12 @@ impl Batches {
         Batches { schema, batches, chunks: self.chunks.filter(|_| are_same) }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).fold(0, usize::saturating_add)
     }
 
-    /// How many bytes the rows take, about.
+    /// Returns the approximate size of the rows in bytes.
     pub fn size_bytes(&self) -> usize {
         self.batches.iter().map(batch_bytes).fold(0, usize::saturating_add)
     }
@@ -137,11 +138,11 @@ impl Batches {
         self.schema.fields().iter().map(|field| (field.name().clone(), type_name(field.data_type()))).collect()
     }
 
-    /// The first rows, and the last of those that are left, `count` each at most: JSON arrays of objects, in which long
-    /// texts are cut.
+    /// Returns the first rows, and the last of the remaining ones, at most `count` each: JSON arrays of objects, in which
+    /// long texts are cut.
     ///
     /// # Errors
-    /// A value that cannot be told.
+    /// A value cannot be formatted.
     pub fn sample(&self, count: usize) -> Result<(Value, Value), TableError> {
         let rows = self.rows();
         let tail = rows.saturating_sub(count).max(count.min(rows));
@@ -199,10 +200,10 @@ impl Batches {
         writing::write(&self.schema, &self.batches, out)
     }
 
-    /// Reads what [`Batches::write_parquet`] has written.
+    /// Reads a file that [`Batches::write_parquet`] has written.
     ///
     /// # Errors
-    /// The file is no such file.
+    /// The file is not such a file.
     pub fn read_parquet(file: File) -> Result<Batches, TableError> {
         let file = Whole(Arc::new(file));
         let metadata = metadata(&file)?;
@@ -241,10 +242,10 @@ fn spelled(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch, TableE
     Ok(RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)?)
 }
 
-/// Reads how large the table in a Parquet file is, and none of its rows.
+/// Reads the shape of the table in a Parquet file, but none of its rows.
 ///
 /// # Errors
-/// It is no Parquet file.
+/// The file is not a Parquet file.
 pub fn shape(file: File) -> Result<Shape, TableError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
     let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Categories into Parquet, in the order that they have, those that no row is of included.
+//! Writer of categories to Parquet, in their own order, including those without any row.
 //!
-//! The library makes a dictionary of what it meets, in the order in which it meets that. Readers take the dictionary for the
+//! The library builds a dictionary from the values that it encounters, in that order. Readers take the dictionary for the
 //! categories, so it is written here: one page of categories, then pages of their numbers.
 
 use arrow_array::{Array, ArrayRef, DictionaryArray, StringArray, types::Int32Type};
@@ -28,7 +28,7 @@ pub(crate) fn parts(array: &ArrayRef) -> Option<(&DictionaryArray<Int32Type>, &S
     Some((array, array.values().as_any().downcast_ref()?))
 }
 
-/// A column of categories as it is in a file, and what the file says of it.
+/// Returns a column of categories as it is stored in a file, and its metadata.
 pub(crate) fn chunk(
     descriptor: ColumnDescPtr,
     (rows, names): (&DictionaryArray<Int32Type>, &StringArray),
@@ -86,7 +86,7 @@ fn dictionary(names: &StringArray) -> Result<Page> {
     })
 }
 
-/// For each row whether it has a category, then the numbers of those that have one.
+/// Encodes for each row whether it has a category, then the numbers of those that have one.
 fn numbers(rows: &DictionaryArray<Int32Type>, width: u32) -> Result<Page> {
     let there = packed((0..rows.len()).map(|row| u64::from(rows.is_valid(row))), 1);
     let mut buffer = length(there.len())?.to_le_bytes().to_vec();
@@ -104,7 +104,8 @@ fn numbers(rows: &DictionaryArray<Int32Type>, width: u32) -> Result<Page> {
     })
 }
 
-/// Numbers of so many bits, at most 32, as one run of groups of eight: the format's hybrid of runs and bits.
+/// Encodes numbers of `width` bits, at most 32, as one run of groups of eight, in the format's hybrid encoding of runs and
+/// bits.
 fn packed(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
     let (mut bits, mut held, mut count, mut packed) = (0_u64, 0_u32, 0_usize, Vec::new());
     for value in values {

@@ -1,7 +1,8 @@
-//! Columns of Parquet files as those have them: where rows are kept that were read of such files, their pages are copied and not
-//! made again.
+//! Column chunks of Parquet files: where rows are stored that were read from such files, their pages are copied instead of
+//! encoded anew.
 //!
-//! [`Held`] reads each chunk of a column once, so that what is kept is what was read, whatever becomes of the file meanwhile.
+//! [`Held`] reads each chunk of a column once, so that the stored bytes are those that were read, even if the file changes
+//! meanwhile.
 
 use std::{
     io::{BufWriter, Read},
@@ -31,20 +32,20 @@ use crate::{
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Rows of a group, about and at least, where there are several: each costs its readers something.
+/// Approximate minimum number of rows of a row group, if there are several: each costs its readers something.
 const GROUP_ROWS_MIN: u64 = 1 << 16;
 
-/// A file whose chunks of some columns are read once each, by whoever asks first, and held.
+/// A file of which selected column chunks are read once each, on first access, and held in memory.
 #[derive(Clone, Debug)]
 pub struct Held<F> {
     file: Whole<F>,
-    /// In the order of the file; none lies in another.
+    /// Chunks in the order of the file, without overlaps.
     chunks: Arc<[(Range<u64>, OnceLock<Bytes>)]>,
 }
 
 impl<F: ReadAt> Held<F> {
-    /// Holds the chunks of the columns that are `wanted`: none where these have more than `bytes_max`, or where the file says that
-    /// they lie in each other.
+    /// Holds the chunks of the columns that are `wanted`. Holds none if they have more than `bytes_max` bytes, or if they
+    /// overlap according to the file.
     pub fn new(file: Whole<F>, metadata: &ParquetMetaData, wanted: &[usize], bytes_max: usize) -> Held<F> {
         let schema = metadata.file_metadata().schema_descr();
         let chunk = |(leaf, chunk): (usize, &ColumnChunkMetaData)| {
@@ -64,7 +65,8 @@ impl<F: ReadAt> Held<F> {
         Held { file, chunks: places.into_iter().map(|place| (place, OnceLock::new())).collect() }
     }
 
-    /// What is held from a place on.
+    /// Returns the held bytes from an offset to the end of its chunk, and reads the chunk if necessary; empty if the offset
+    /// is in no chunk.
     fn from(&self, at: u64) -> Result<Bytes, ParquetError> {
         let behind = self.chunks.partition_point(|(place, _)| place.start <= at);
         let chunk = behind.checked_sub(1).and_then(|number| self.chunks.get(number));
@@ -80,7 +82,7 @@ impl<F: ReadAt> Held<F> {
         Ok(bytes.slice(length(place.start, at).min(bytes.len())..))
     }
 
-    /// A chunk that was read.
+    /// Returns a chunk, if it was read.
     fn read(&self, at: &Range<u64>) -> Option<Bytes> {
         let found = self.chunks.binary_search_by_key(&at.start, |(place, _)| place.start).ok()?;
         let (place, held) = self.chunks.get(found)?;
@@ -109,7 +111,7 @@ impl<F: ReadAt> ChunkReader for Held<F> {
     }
 }
 
-/// Where a chunk lies in its file, if that makes sense.
+/// Returns the range of a chunk in its file. Returns `None` if the metadata is inconsistent.
 fn place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
     let end = start.checked_add(chunk.compressed_size())?;
@@ -117,7 +119,7 @@ fn place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     (!place.is_empty() && chunk.data_page_offset() >= start).then_some(place)
 }
 
-/// All chunks that rows were read of.
+/// Column chunks from which rows were read.
 #[derive(Clone, Debug)]
 pub struct Chunks {
     root: TypePtr,
@@ -127,13 +129,13 @@ pub struct Chunks {
 #[derive(Clone, Debug)]
 struct Group {
     rows: u64,
-    /// Each with what is said of it, as if nothing were before it.
+    /// Bytes of each chunk with its metadata, whose offsets start at 0.
     columns: Vec<(Bytes, ColumnChunkMetaData)>,
 }
 
 impl Chunks {
-    /// The chunks of a file of which all rows were read, for columns with the names that a table has, in its order. None where they
-    /// cannot be kept as they are.
+    /// Returns the chunks of a file whose rows were all read, for the columns of a table by name, in its order. Returns
+    /// `None` if they cannot be stored as they are.
     pub fn of<F: ReadAt>(held: &Held<F>, metadata: &ParquetMetaData, names: &[&str]) -> Option<Chunks> {
         let file = metadata.file_metadata();
         let fields = file.schema_descr().root_schema().get_fields();
@@ -167,20 +169,21 @@ impl Chunks {
         Some(Chunks { root: Arc::new(root), groups })
     }
 
-    /// The same with those of another file behind them, if they fit.
+    /// Appends the chunks of another file. Returns `None` if the schemas differ.
     #[must_use]
     pub fn and(mut self, other: Chunks) -> Option<Chunks> {
         self.groups.extend(other.groups);
         (self.root == other.root).then_some(self)
     }
 
-    /// How many bytes they are.
+    /// Returns the size of the chunks in bytes.
     pub fn size_bytes(&self) -> usize {
         let columns = self.groups.iter().flat_map(|group| &group.columns);
         columns.map(|(bytes, _)| bytes.len()).fold(0, usize::saturating_add)
     }
 
-    /// Whether they are worth to be kept for so many rows, which are all that they have.
+    /// Returns true if the chunks hold exactly `rows` rows, in groups that are on average large enough to be worth storing
+    /// as they are.
     pub(crate) fn are_of(&self, rows: usize) -> bool {
         let all = self.groups.iter().map(|group| group.rows).fold(0, u64::saturating_add);
         let groups = u64::try_from(self.groups.len()).unwrap_or(u64::MAX);
@@ -214,7 +217,7 @@ impl Chunks {
     }
 }
 
-/// What is said of a chunk that began at a place, without what nobody has checked, such as the least value.
+/// Returns the metadata of a chunk relative to its start. Unverified metadata, such as the minimum, is dropped.
 fn alone(said: &ColumnChunkMetaData, start: i64) -> Option<ColumnChunkMetaData> {
     let mut builder = ColumnChunkMetaData::builder(said.column_descr_ptr())
         .set_compression_codec(said.compression_codec())

@@ -36,10 +36,10 @@ const DAY: i64 = 86_400_000_000;
 /// Bytes of a UUID.
 const UUID: u8 = 16;
 
-/// What numpy has in the place of a moment or a duration that is none.
+/// Numpy's value for `NaT`, a missing timestamp or duration.
 pub(crate) const NOT_A_TIME: i64 = i64::MIN;
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Kind {
@@ -121,7 +121,7 @@ pub(crate) struct Member {
     kind: Kind,
 }
 
-/// What a time is counted in.
+/// Unit of a time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) enum Unit {
     #[serde(rename = "s")]
@@ -327,7 +327,7 @@ impl<'b> Taking<'_, 'b> {
         Ok(Some(name.into()))
     }
 
-    /// Where each value begins and ends, and the bytes of all.
+    /// Takes the offsets of the values, and the bytes of all values.
     fn pieces(&mut self, count: u32, bytes: u32) -> Result<(OffsetBuffer<i32>, Buffer), TableError> {
         let offsets = self.offsets(count)?;
         let values = Buffer::from(self.take(bytes.into())?);

@@ -13,12 +13,12 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether all was taken.
+    /// Returns true if all bytes were taken.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }

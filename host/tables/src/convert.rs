@@ -1,8 +1,8 @@
-//! Files of tables into what a guest takes, and back, in a process of its own: what reads them is no program of ours, and a
-//! file of a few bytes may ask it for all memory and all time.
+//! Conversion of table files to columns for a guest, and back, in a separate process: the libraries that read them are not
+//! our own, and a file of a few bytes may make them use all memory and time.
 //!
-//! A process says what it has in pieces: a letter, a length of 32 bits, bytes. `d` is data, `e` words on what is wrong, after
-//! which nothing comes, and `k`, without more, that all is there.
+//! A process sends its output in pieces: a letter, a length of 32 bits, bytes. `d` is data, `e` an error message, after
+//! which nothing follows, and `k`, which is empty, marks the end.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ use crate::error::TableError;
 const SECONDS: u64 = 60;
 /// Memory that a process may write to.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// Files that are worked on at the same time; more wait.
+/// Maximum number of files that are converted concurrently; more wait.
 const AT_ONCE: usize = 4;
 /// Bytes of a piece, and of a request.
 const PIECE_BYTES: usize = 1 << 20;
@@ -43,7 +43,7 @@ pub enum Format {
     Feather,
 }
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "these are names of programs")]
@@ -54,7 +54,7 @@ pub enum Compression {
     Lz4,
 }
 
-/// Which way it goes.
+/// Direction of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -64,18 +64,18 @@ pub enum Direction {
     Write,
 }
 
-/// What is to be done.
+/// Request to the process that converts a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Which way it goes.
+    /// Direction of the conversion.
     pub direction: Direction,
     /// The file's format.
     pub format: Format,
-    /// Of a file that is read, the columns that are wanted; all when absent.
+    /// Columns to read from a file; all when absent.
     #[serde(default)]
     pub columns: Option<Vec<String>>,
-    /// How a file that is written is compressed.
+    /// Compression of a file to write.
     #[serde(default)]
     pub compression: Option<Compression>,
 }
@@ -83,10 +83,10 @@ pub struct Request {
 /// The name of the job.
 pub const JOB: &str = "convert-table";
 
-/// Converts what is in `input`, and hands the result over in pieces.
+/// Converts `input`, and passes on the result in pieces.
 ///
 /// # Errors
-/// What is wrong with the file or with the table, or that it takes more time or memory than it may; whatever `take` says.
+/// An error of the file or of the table, exceeded time or memory, or an error of `take`.
 ///
 /// # Cancel safety
 /// Dropping the future kills the process.
@@ -130,10 +130,10 @@ async fn next(from: &mut (impl AsyncRead + Unpin), piece: &mut Vec<u8>) -> Optio
     Some(letter)
 }
 
-/// What the process does: bounds itself, and converts its standard input to its standard output.
+/// Runs the process: bounds its resources, and converts its standard input to its standard output.
 ///
 /// # Errors
-/// The streams fail, a bound cannot be set, or the request is none.
+/// The streams fail, a bound cannot be set, or the request is invalid.
 pub fn serve(seconds: u64, request: &str) -> io::Result<()> {
     cellar_worker::bound(seconds, MEMORY_BYTES)?;
     let request: Request = serde_json::from_str(request)?;
@@ -158,7 +158,7 @@ pub fn serve(seconds: u64, request: &str) -> io::Result<()> {
     }
 }
 
-/// What is written goes out as pieces of data.
+/// Writer that sends everything as pieces of data to standard output.
 struct Pieces(io::Stdout);
 
 impl Pieces {

@@ -37,7 +37,7 @@ use crate::{
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
 
-/// What is said of a table or of a column: JSON behind its length, of 32 bits.
+/// Encodes the head of a table or of a column: JSON, after its length in 32 bits.
 pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
     let text = said.to_string();
     let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
@@ -55,14 +55,14 @@ pub(crate) fn column(field: &Field, parts: Vec<ArrayRef>) -> Result<impl Iterato
     Ok(std::iter::once(head).chain(encoded.into_buffers()))
 }
 
-/// The type that a column has besides that of its values, if guests know of it.
+/// Returns the extension type of a column, if guests support it.
 fn extension(field: &Field) -> Option<Value> {
     let name = field.extension_type_name().filter(|name| [UUID, PERIOD, INTERVAL].contains(name))?;
     Some(json!({"name": name, "metadata": field.extension_type_metadata()}))
 }
 
-/// The parts of a column as arrays whose buffers are much what a guest takes: those that it takes part by part as they are, others
-/// as one.
+/// Converts the parts of a column to arrays whose buffers are close to the guest's format. Types that the guest takes part
+/// by part stay in parts, others are concatenated.
 pub(crate) fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableError> {
     let kind = parts.first().map_or(field.data_type(), |part| part.data_type()).clone();
     if repeating::is_text(field.data_type()) && parts.iter().any(|part| *part.data_type() != kind) {
@@ -131,7 +131,7 @@ fn are_days(part: &ArrayRef) -> bool {
     part.as_primitive::<Date64Type>().iter().flatten().all(is_day)
 }
 
-/// The buffers of arrays of one type, of which there is one at least.
+/// Encodes the buffers of arrays of one type, of which there is at least one.
 pub(crate) fn encode(field: &Field, parts: &[ArrayRef], depth: usize) -> Result<Encoded, TableError> {
     let Some(first) = parts.first() else { return Err(TableError::Damaged) };
     match first.data_type() {
@@ -267,7 +267,7 @@ fn categories(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
     numbered(kind, array.len(), coded(column, 0)?, std::slice::from_ref(column.values()))
 }
 
-/// Texts that repeat. Parts that lie side by side may have the same texts.
+/// Encodes repeating texts. Adjacent parts may share a dictionary.
 fn repeated(parts: &[ArrayRef]) -> Result<Encoded, TableError> {
     let (mut codes, mut names, mut before) = (Vec::new(), Vec::<ArrayRef>::new(), 0_usize);
     for part in parts.iter().map(|part| part.as_dictionary::<Int32Type>()) {
@@ -284,7 +284,7 @@ fn repeated(parts: &[ArrayRef]) -> Result<Encoded, TableError> {
     numbered(json!({"kind": "repeated"}), rows(parts), codes, &names)
 }
 
-/// The numbers of the texts of rows, those of texts that `before` others come before.
+/// Encodes the numbers of the rows' texts, which follow `before` texts of other parts.
 fn coded(rows: &DictionaryArray<Int32Type>, before: usize) -> Result<Vec<Buffer>, TableError> {
     let count = i32::try_from(rows.values().len()).map_err(|_| TableError::TooLarge)?;
     let before = i32::try_from(before).map_err(|_| TableError::TooLarge)?;

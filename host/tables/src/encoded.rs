@@ -25,7 +25,7 @@ impl Encoded {
         Encoded { kind, nullable: false, buffers: Vec::new() }
     }
 
-    /// Adds where there are values, if there are gaps: a byte for each row, 0 for none.
+    /// Adds the validity mask if there are missing values: a byte for each row, 0 for a missing one.
     pub(crate) fn with_mask(mut self, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
         if parts.iter().all(|part| part.null_count() == 0) {
             return Ok(self);
@@ -38,10 +38,10 @@ impl Encoded {
         self.with::<u8>(rows(parts), parts.iter().map(there).collect())
     }
 
-    /// Adds a buffer of so many numbers.
+    /// Adds a buffer of `count` numbers.
     ///
     /// # Errors
-    /// The parts have more or fewer bytes.
+    /// The size of the parts differs.
     pub(crate) fn with<T>(mut self, count: usize, parts: Vec<Buffer>) -> Result<Encoded, TableError> {
         let wanted = count.checked_mul(size_of::<T>()).ok_or(TableError::TooLarge)?;
         let found = length(&parts);
@@ -69,7 +69,7 @@ impl Encoded {
     }
 }
 
-/// A byte for each flag, whatever else holds them.
+/// Encodes flags as one byte each.
 pub(crate) fn flags(values: impl Iterator<Item = bool>) -> Buffer {
     Buffer::from_vec(values.map(u8::from).collect::<Vec<u8>>())
 }

@@ -1,19 +1,19 @@
-//! Why a table is refused.
+//! Errors of tables.
 
 #[cfg(feature = "parquet")]
 use arrow_schema::ArrowError;
 #[cfg(feature = "parquet")]
 use parquet::errors::ParquetError;
 
-/// What is wrong with a table, or with the file it is in.
+/// Error in a table, or in its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum TableError {
-    /// There is less than what its head tells of.
+    /// The table is shorter than its head declares.
     #[error("the table ends within {what}: {wanted} bytes are needed, {found} are left")]
     Cut { what: String, wanted: u64, found: usize },
-    /// There is more than what its head tells of.
+    /// The table is longer than its head declares.
     #[error("the table has {0} bytes behind its last column")]
     Surplus(usize),
     /// A buffer for a guest that has not the length that its type and its rows ask for.
@@ -22,13 +22,13 @@ pub enum TableError {
     /// More of something than a table may have.
     #[error("the table has {count} {what}, at most {max} are kept")]
     TooMany { what: &'static str, count: usize, max: usize },
-    /// Its head is not what it should be.
+    /// The head is invalid.
     #[error("the head of the table cannot be read")]
     Head(#[source] serde_json::Error),
     /// Two columns have one name.
     #[error("the table has two columns named `{0}`")]
     Twice(String),
-    /// A column's buffers are not what its type asks for.
+    /// The buffers of a column do not match its type.
     #[error("column `{column}` {reason}")]
     Column { column: String, reason: &'static str },
     #[cfg(feature = "parquet")]
@@ -43,14 +43,14 @@ pub enum TableError {
     /// The file cannot be written or read.
     #[error("the table's file cannot be written or read")]
     Parquet(#[from] ParquetError),
-    /// The file says of itself what cannot be.
+    /// The metadata of the file is inconsistent.
     #[error("the table's file is damaged")]
     Damaged,
     #[cfg(feature = "parquet")]
     /// Columns cannot be put together, or rows cannot be read.
     #[error("the table's rows cannot be read")]
     Rows(#[from] ArrowError),
-    /// A file cannot be read, or nobody takes what is made of it.
+    /// A file cannot be read, or the output cannot be written.
     #[error("a file cannot be read or written")]
     Io(#[from] std::io::Error),
     /// Such a column is not in the file.
@@ -68,10 +68,10 @@ pub enum TableError {
     /// The format knows other compressions.
     #[error("{0} cannot be compressed so: `lz4`, `zstd` and no compression are known")]
     Compression(&'static str),
-    /// What the process says that works on a file.
+    /// The process that works on the file reported an error.
     #[error("{0}")]
     Refused(String),
-    /// The process was killed.
+    /// The process was killed: it exceeded its time or memory.
     #[error("it takes more time or memory than it may")]
     Bounds,
     /// Files are worked on in processes of their own alone.

@@ -1,4 +1,4 @@
-//! Parquet and Feather files, to and from what guests have of tables.
+//! Parquet and Feather files: conversion to and from the tables of guests.
 
 use std::{
     fs::File,
@@ -33,7 +33,7 @@ const COLUMN_BYTES_MAX: usize = 384 << 20;
 /// Bytes of a table that is to become a file.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
-/// Does what is asked for.
+/// Serves a request.
 pub(crate) fn work(input: File, request: &Request, out: &mut (impl Write + Send)) -> Result<(), TableError> {
     match request.direction {
         Direction::Read => read(input, request, out),
@@ -41,8 +41,8 @@ pub(crate) fn work(input: File, request: &Request, out: &mut (impl Write + Send)
     }
 }
 
-/// Reads a file, and writes what a guest takes: a head, then each column by itself. Each head is JSON behind its length,
-/// of 32 bits.
+/// Reads a file, and writes the guest's format: a head, then each column by itself. Each head is JSON after its length in
+/// 32 bits.
 fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), TableError> {
     let mut source = Source::open(file, request.format)?;
     let schema = source.schema();
@@ -79,7 +79,7 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
     Ok(())
 }
 
-/// Reads what a guest hands over, and writes a file.
+/// Reads the columns of a guest, and writes a file.
 fn write(file: File, request: &Request, out: &mut (impl Write + Send)) -> Result<(), TableError> {
     let mut frame = Vec::new();
     file.take(TABLE_BYTES_MAX + 1).read_to_end(&mut frame)?;
@@ -141,7 +141,7 @@ impl Source {
         }
     }
 
-    /// How many rows the file says that it has, if it does.
+    /// Returns the number of rows according to the file's metadata, if the metadata has it.
     fn rows(&self) -> Option<i64> {
         match self {
             Source::Parquet { metadata, .. } => Some(metadata.metadata().file_metadata().num_rows()),
@@ -149,7 +149,7 @@ impl Source {
         }
     }
 
-    /// Hands over what a column has, part by part.
+    /// Writes the values of a column, part by part.
     fn column(
         &mut self,
         place: usize,

@@ -47,14 +47,14 @@ const FILE_HEAD_BYTES_MAX: usize = 32 << 20;
 
 /// The key in a column's metadata that says that its texts are JSON.
 pub const JSON_KEY: &str = "cellar.json";
-/// The key in a column's metadata that says what its lists are in the guest that has made them.
+/// Key in a column's metadata with the Python type of its lists in the guest.
 pub(crate) const CONTAINER_KEY: &str = "cellar.container";
 /// The names of types that a column may have besides the type of its values, and what that is called.
 pub(crate) const UUID: &str = "arrow.uuid";
 pub(crate) const PERIOD: &str = "pandas.period";
 pub(crate) const INTERVAL: &str = "pandas.interval";
 
-/// What is said of the table before its buffers.
+/// Head of a table, which precedes its buffers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
@@ -83,29 +83,29 @@ pub(crate) struct Label {
     pub(crate) metadata: Value,
 }
 
-/// What names the rows.
+/// Index of the rows.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Index {
-    /// Numbers in even steps, which are in no column.
+    /// Numbers in even steps, which are stored in no column.
     Range { name: Option<String>, start: i64, stop: i64, step: i64 },
     /// The first columns, by the names that they have in the guest.
     Columns { names: Vec<Option<String>> },
 }
 
-/// What is said of a column.
+/// Head of a column.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// The guest's own word for its type.
+    /// Name of the type in the guest.
     pub(crate) dtype: String,
-    /// Whether a buffer comes first that has a byte for each row, 0 where there is no value.
+    /// True if the first buffer has one byte for each row, 0 where the value is missing.
     #[serde(default)]
     pub(crate) nullable: bool,
     #[serde(rename = "type")]
     pub(crate) kind: Kind,
-    /// The type that it has in pandas besides that of its values.
+    /// Extension type in pandas, in addition to the type of the values.
     #[serde(default)]
     pub(crate) extension: Option<Extension>,
     /// Python type of the lists: `list`, `tuple`, `set` or `frozenset`.
@@ -130,7 +130,7 @@ pub(crate) enum ExtensionName {
     Interval,
 }
 
-/// What is left of the bytes.
+/// Remaining bytes.
 pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -159,10 +159,10 @@ struct Bounds {
 }
 
 impl Table {
-    /// Reads a table out of what a guest handed over.
+    /// Parses a table that a guest handed over.
     ///
     /// # Errors
-    /// Anything that is not as it should be, and where.
+    /// The description and the position of the first violation.
     pub fn parse(frame: &[u8]) -> Result<Table, TableError> {
         Table::parse_within(frame, Bounds { columns: COLUMNS_MAX, head_bytes: HEAD_BYTES_MAX })
     }
@@ -204,20 +204,20 @@ impl Table {
         Ok(Table { batch, metadata })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.batch.num_rows()
     }
 
-    /// How many columns there are, with those that name the rows.
+    /// Returns the number of columns, including those of the index.
     pub fn columns(&self) -> usize {
         self.batch.num_columns()
     }
 
-    /// Writes the table as a Parquet file. One table makes the same bytes wherever and whenever it is written.
+    /// Writes the table as a Parquet file. The bytes are deterministic: they depend on the table only.
     ///
     /// # Errors
-    /// `out` does not take them.
+    /// `out` cannot be written.
     pub fn write_parquet(&self, out: impl Write + Send) -> Result<(), TableError> {
         self.write_compressed(out, Some(convert::Compression::Snappy))
     }

@@ -1,6 +1,6 @@
-//! Tables that cells display: taken from a guest as buffers of columns, checked, kept as Parquet, read back a page at a
-//! time. And tables that cells read and write themselves, as Parquet or Feather: [`convert`] does that in a process of its
-//! own. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
+//! Tables that cells display: received from a guest as buffers of columns, checked, stored as Parquet, read back a page at
+//! a time. Also tables that cells read and write themselves, as Parquet or Feather: [`convert`] does that in a separate
+//! process. This crate does not depend on sessions or guests, and trusts none of its input. Read [`Table`] first.
 
 // Guests and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -61,16 +61,16 @@ pub use error::TableError;
 pub use frame::{COLUMNS_MAX, JSON_KEY, NAME_BYTES_MAX, Table};
 pub use page::{Page, PageRequest};
 
-/// How large a table is.
+/// Shape of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: u64,
-    /// The columns, each with its type in Arrow's words.
+    /// Columns, each with its type in Arrow's notation.
     pub columns: Vec<(String, String)>,
 }
 
 /// The MIME type under which a guest hands over a table, in the form that [`Table::parse`] reads.
 pub const FRAME_TYPE: &str = "application/vnd.cellar.table";
-/// What a kept table is.
+/// MIME type of a stored table.
 pub const PARQUET_TYPE: &str = "application/vnd.apache.parquet";

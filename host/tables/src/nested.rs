@@ -1,4 +1,4 @@
-//! Lists, structures and maps on their way to a guest: their own buffers, and then those of what lies in them, as columns.
+//! Encoding of lists, structures and maps for a guest: their own buffers, followed by those of their items, as columns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A kept table, read a page at a time.
+//! Pages of a stored table.
 
 use std::{
     fs::File,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::{error::TableError, rows};
 
-/// Which rows are wanted.
+/// Selection of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRequest {
-    /// Rows before the first.
+    /// Number of rows to skip.
     pub skip: u64,
-    /// How many.
+    /// Maximum number of rows.
     pub rows: u64,
-    /// Bytes of text that they may be; what is more is left for the next page.
+    /// Maximum size of the text in bytes; further rows are left for the next page.
     pub bytes: usize,
-    /// Characters of one value that are shown; `None` for all.
+    /// Maximum number of characters of one value; `None` for all.
     pub value_chars: Option<usize>,
 }
 
@@ -27,17 +27,17 @@ pub struct Page {
     pub header: String,
     /// The rows as CSV.
     pub text: String,
-    /// How many rows are in the text; none when the first of them has more bytes than were allowed.
+    /// Number of rows in the text; 0 if the first one alone exceeds the maximum size.
     pub rows: u64,
-    /// How many rows the table has.
+    /// Number of rows in the table.
     pub total: u64,
 }
 
 impl Page {
-    /// Reads rows out of a Parquet file.
+    /// Reads rows of a Parquet file.
     ///
     /// # Errors
-    /// The file is none, or it is damaged.
+    /// The file is not a Parquet file, or it is damaged.
     pub fn read(file: File, request: PageRequest) -> Result<Page, TableError> {
         // The library asserts what it expects of a file's metadata.
         catch_unwind(AssertUnwindSafe(|| rows::read(file, request))).unwrap_or(Err(TableError::Damaged))

@@ -1,5 +1,5 @@
-//! What pandas keeps in a Parquet file to make the same table of it again: which columns name the rows, and the types that
-//! Parquet has no word for.
+//! Pandas metadata in a Parquet file, with which pandas restores the same table: the columns of the index, and types that
+//! Parquet does not have.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// The key of [`metadata`] in a file, and in the schema that it has.
 pub(crate) const KEY: &str = "pandas";
-/// The key of what belongs to a table besides: `DataFrame.attrs`.
+/// Key of `DataFrame.attrs` in the file's metadata.
 pub(crate) const ATTRS_KEY: &str = "PANDAS_ATTRS";
 
 /// The text of the file's key `pandas`.
@@ -63,7 +63,7 @@ pub(crate) fn metadata(head: &Head) -> String {
     said.to_string()
 }
 
-/// What numpy calls the type; of pandas' own types that which the column can be turned into.
+/// Returns the numpy name of the type; for pandas' own types, the name of the type that the column can be converted to.
 fn numpy_type(column: &Column) -> String {
     let own = column.dtype.as_str();
     let known = match &column.kind {
@@ -85,7 +85,7 @@ fn numpy_type(column: &Column) -> String {
     known.to_owned()
 }
 
-/// What pandas calls the type, and what else it wants to know of it.
+/// Returns the pandas name of the type, and its metadata.
 fn kind(column: &Column) -> (String, Value) {
     if column.extension.is_some() {
         return ("object".to_owned(), Value::Null);

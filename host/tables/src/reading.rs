@@ -20,19 +20,19 @@ use parquet::{
 
 /// Bytes of a file that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Threads that work on columns at the same time, and how large those are at least.
+/// Maximum number of threads that read columns concurrently, and minimum size of the columns for that.
 const WORKERS_MAX: usize = 4;
 const SHARED_BYTES_MIN: usize = 4 << 20;
 
-/// What can be read at any place, by several at a time.
+/// Random access to bytes, by several readers at a time.
 pub trait ReadAt: Clone + Send + Sync {
-    /// Reads what is there, as [`Read::read`] does.
+    /// Reads bytes from an offset, as [`Read::read`] does.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The bytes cannot be read.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn size(&self) -> u64;
 }
 
@@ -98,21 +98,22 @@ impl<F: ReadAt> ChunkReader for Whole<F> {
     }
 }
 
-/// What a file says of itself, with how each of its pages is encoded.
+/// Reads the metadata of a file, including the encoding of each page.
 ///
 /// # Errors
-/// It is no Parquet file, or damaged.
+/// The file is not a Parquet file, or it is damaged.
 pub fn metadata(file: &impl ChunkReader) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_encoding_stats_as_mask(false))
 }
 
-/// How many threads work on columns of so many bytes at the same time.
+/// Returns the number of threads for columns of this total size.
 pub(crate) fn workers(bytes: usize, columns: usize) -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if bytes < SHARED_BYTES_MIN { 1 } else { cores.min(WORKERS_MAX).min(columns) }
 }
 
-/// The columns of a large file by those who read them at the same time, each about as much; of a small one nothing.
+/// Distributes the columns of a large file among concurrent readers, with about the same amount for each; empty for a small
+/// file.
 pub fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize>> {
     let schema = metadata.parquet_schema();
     let groups = metadata.metadata().row_groups().iter();
@@ -143,11 +144,11 @@ pub fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize
     shares.into_iter().map(sorted).collect()
 }
 
-/// Reads each share of the columns by a thread of its own. Returns the batches, each with all columns that are wanted; all shares
-/// have batches of the same rows.
+/// Reads each share of the columns in a thread of its own. Returns the batches, each with all wanted columns. The batches
+/// of all shares must have the same rows.
 ///
 /// # Errors
-/// What the first to fail says; `damaged` where the shares do not fit together.
+/// The error of the first share that fails; `damaged` if the shares do not match.
 pub fn side_by_side<E: Send>(
     shares: &[Vec<usize>],
     wanted: &[usize],

@@ -1,6 +1,6 @@
-//! Texts that repeat, which files keep once: read as numbers of texts, and handed over so.
+//! Repeating texts, which files store once: read as dictionary keys, and handed over as such.
 //!
-//! What a table says of such a column stays text. Only its arrays differ: their type is [`kind`].
+//! The declared type of such a column stays text. Only its arrays differ: their type is [`kind`].
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use parquet::{
 
 use crate::{error::TableError, frame::JSON_KEY};
 
-/// Rows for each byte of a dictionary of a file, at least. Others are larger than what they save.
+/// Minimum number of rows for each byte of a file's dictionary. Larger dictionaries cost more than they save.
 const ROWS_PER_BYTE: i64 = 16;
-/// Rows for each text, at least.
+/// Minimum number of rows for each text.
 const ROWS_PER_TEXT: usize = 2;
 
 /// The type of arrays of texts that repeat.
@@ -24,17 +24,17 @@ pub fn kind() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// Whether values of a type are texts.
+/// Returns true if values of a type are texts.
 pub(crate) fn is_text(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Whether a column that is said to be of a type is that of texts that repeat.
+/// Returns true if a column of the declared type holds repeating texts.
 pub fn is_repeating(said: &DataType, column: &DataType) -> bool {
     is_text(said) && *column == kind()
 }
 
-/// The same metadata, by which texts are read as [`kind`] where a file repeats them.
+/// Returns the metadata with a schema that reads texts as [`kind`] where the file repeats them.
 pub fn metadata(said: &ArrowReaderMetadata) -> ArrowReaderMetadata {
     let columns = said.parquet_schema();
     let repeats = |place: usize| {
@@ -56,7 +56,7 @@ pub fn metadata(said: &ArrowReaderMetadata) -> ArrowReaderMetadata {
     ArrowReaderMetadata::try_new(Arc::clone(said.metadata()), options).unwrap_or_else(|_| said.clone())
 }
 
-/// Whether the values of a part of a file are numbers of a small dictionary, all of them.
+/// Returns true if all values of a column chunk are keys of a small dictionary.
 fn is_kept_once(chunk: &ColumnChunkMetaData) -> bool {
     let by_number = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
     let mut pages = chunk.page_encoding_stats().into_iter().flatten();
@@ -66,7 +66,7 @@ fn is_kept_once(chunk: &ColumnChunkMetaData) -> bool {
     is_by_number && size.is_some_and(|size| size.saturating_mul(ROWS_PER_BYTE) <= chunk.num_values())
 }
 
-/// Refuses numbers without a text: those of an empty dictionary are not checked where a file is read.
+/// Refuses keys without a text: readers of files do not check the keys of an empty dictionary.
 ///
 /// # Errors
 /// The file is damaged.
@@ -78,7 +78,7 @@ pub fn check(batch: &RecordBatch) -> Result<(), TableError> {
     if batch.columns().iter().any(is_empty) { Err(TableError::Damaged) } else { Ok(()) }
 }
 
-/// The columns of a batch, said as they are.
+/// Builds a batch whose schema has the actual types of the columns.
 ///
 /// # Errors
 /// The columns are not those of the fields.
@@ -92,7 +92,7 @@ pub fn batch(fields: &[FieldRef], columns: Vec<ArrayRef>, rows: usize) -> Result
     Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
 }
 
-/// Whether parts of a column are handed over as numbers of texts.
+/// Returns true if handing over the parts of a column as dictionary keys pays: they have enough rows for each text.
 pub(crate) fn pays(parts: &[ArrayRef]) -> bool {
     let (mut rows, mut count, mut last) = (0_usize, 0_usize, None);
     for part in parts.iter().filter_map(|part| part.as_dictionary_opt::<Int32Type>()) {
@@ -105,7 +105,7 @@ pub(crate) fn pays(parts: &[ArrayRef]) -> bool {
     count.saturating_mul(ROWS_PER_TEXT) <= rows
 }
 
-/// Whether two parts have one dictionary.
+/// Returns true if two parts share the memory of one dictionary.
 pub(crate) fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
     let (one, other) = (one.as_string::<i32>(), other.as_string::<i32>());
     one.values().ptr_eq(other.values()) && one.offsets().inner().inner().ptr_eq(other.offsets().inner().inner())

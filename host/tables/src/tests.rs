@@ -487,7 +487,7 @@ fn heads_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a guest makes of a table, it is a file or a refusal.
+    /// Checks that a hostile frame becomes a file or is refused.
     #[test]
     fn hostile_frames_are_refused_or_kept(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

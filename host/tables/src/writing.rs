@@ -1,4 +1,4 @@
-//! Rows into a Parquet file, several columns at the same time.
+//! Writer of rows to a Parquet file, several columns at the same time.
 
 use std::{
     io::Write,
@@ -35,7 +35,7 @@ pub(crate) fn write(schema: &SchemaRef, batches: &[RecordBatch], out: impl Write
     Ok(())
 }
 
-/// The rows in groups, none of which is too large.
+/// Splits the rows into groups, none of which is too large.
 fn groups(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     let (mut groups, mut rows) = (Vec::<Vec<RecordBatch>>::new(), usize::MAX);
     for batch in batches {

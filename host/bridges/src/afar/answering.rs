@@ -35,16 +35,16 @@ const ANSWERS_KIB_MAX: usize = 512 << 10;
 /// Sessions whose budgets are kept.
 const SESSIONS_KEPT: usize = 10_000;
 
-/// Hands over whoever came through the door of the agent whose call has this number.
+/// Callback that hands over a visitor of the agent whose call has this number: a connection to the agent's session socket.
 pub type Visits = Arc<dyn Fn(u64, UnixStream) -> io::Result<()> + Send + Sync>;
 
-/// What the calls of another process are answered with.
+/// Configuration for answering the calls of another process.
 pub struct Answers {
-    /// What is granted to it.
+    /// Bridges whose grants apply to the other process.
     pub bridges: HostBridges,
-    /// Where its artifacts are kept besides, if anywhere.
+    /// Object store with copies of its artifacts, if there is one.
     pub artifacts: Option<ArtifactsAfar>,
-    /// How agents get to its sessions.
+    /// Callback that connects agents to its sessions.
     pub visits: Visits,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// What is found out for the other side.
+/// Result of a request of the other process.
 enum Found {
     Answer(Told),
     Rows(Result<Batches, CallError>),
@@ -62,13 +62,13 @@ enum Found {
 
 type Work = Pin<Box<dyn Future<Output = Found> + Send>>;
 
-/// Answers the calls of another process until it is gone.
+/// Answers the calls of another process until it disconnects.
 ///
 /// # Errors
-/// The connection fails, or the other side says what has no meaning.
+/// The connection fails, or the other side sends an invalid message.
 ///
 /// # Cancel safety
-/// Dropping the future drops all calls that are under way.
+/// Dropping the future drops all calls in progress.
 pub async fn answer_afar(
     answers: Answers,
     connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -170,8 +170,8 @@ impl Saying {
         Told::Answer(self.number, Err(CallError::new(CallErrorKind::Limit, reason)))
     }
 
-    /// Why an answer is not kept for which there is no room. Waiting for room would hold it as well: a process that asks for much,
-    /// and reads nothing, costs no more.
+    /// Returns the error for an answer that is dropped because the answer buffer is full. Waiting for room would hold the
+    /// answer in memory as well; dropping it keeps the cost of a process bounded that asks for much and reads nothing.
     fn full(&self) -> Told {
         let mib = ANSWERS_KIB_MAX >> 10;
         self.refused(format!("{mib} MiB of answers to other calls were not read yet"))
@@ -188,7 +188,7 @@ impl Saying {
         Ok(())
     }
 
-    /// Says rows piece by piece, so that what else is said goes between.
+    /// Sends rows piece by piece, interleaved with other messages.
     async fn rows(self, rows: Batches) -> io::Result<()> {
         let Ok(_room) = self.answers.try_acquire_many(kib(rows.size_bytes())) else {
             return self.say(&self.full()).await;
@@ -226,7 +226,7 @@ fn granted(bridges: &HostBridges) -> Granted {
     }
 }
 
-/// What sessions of the other process have used, as long as they are among the latest.
+/// Budgets spent by sessions of the other process. Only the latest sessions are retained.
 #[derive(Default)]
 struct Budgets {
     held: HashMap<String, Arc<Held>>,

@@ -1,7 +1,8 @@
-//! Artifacts of a process that reaches nothing, kept in an object store by the one that does.
+//! Artifacts of an isolated process, stored in an object store by the process that can reach it.
 //!
-//! A file goes piece by piece, each as a question of its own, into a file of the side that answers, and from there to the object
-//! store; and the other way round. So nothing of it waits in memory, and no path of one side means anything to the other.
+//! A file is transferred piece by piece, each with a request of its own, into a file of the answering side, and from there
+//! to the object store; and vice versa. So no file is buffered in memory, and no path of one side has a meaning on the
+//! other.
 
 use std::{
     collections::HashMap,
@@ -22,35 +23,35 @@ use super::{Afar, Asked, Told, lock};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 1 << 20;
-/// Files of one process that are on their way at a time; more wait.
+/// Maximum number of concurrent transfers of one process; more wait.
 const TRANSFERS_MAX: usize = 4;
 /// Bytes of a listing.
 const LISTING_BYTES_MAX: usize = 64 << 20;
 
-/// What is to be done. A transfer has a number of the asker's.
+/// Request of the other process regarding artifacts. The client numbers the transfers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Errand {
-    /// The next piece of a file that is to be kept; the first one begins the transfer.
+    /// The next piece of a file that is to be stored; the first one begins the transfer.
     Put {
         transfer: u64,
         piece: Vec<u8>,
     },
-    /// All of it was put: it is to be kept.
+    /// The end of a file, which is to be stored under the key.
     Keep {
         transfer: u64,
         key: String,
     },
-    /// A file is wanted, of so many bytes at most.
+    /// Request for a file of at most `bytes_max` bytes.
     Fetch {
         transfer: u64,
         key: String,
         bytes_max: u64,
     },
-    /// The next piece of it is.
+    /// Request for the next piece of that file.
     Take {
         transfer: u64,
     },
-    /// Nothing more is wanted of a transfer.
+    /// The end of a transfer.
     End {
         transfer: u64,
     },
@@ -62,27 +63,27 @@ pub(super) enum Errand {
     },
 }
 
-/// What was done.
+/// Response to an errand.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Done {
     All,
-    /// Nothing is kept there.
+    /// The object does not exist.
     Nothing,
-    /// A piece; an empty one is behind the last.
+    /// A piece; an empty one follows the last.
     Piece(Vec<u8>),
     Keys(Vec<String>),
 }
 
-/// Where the artifacts of another process are kept besides.
+/// Object store for the artifacts of another process.
 #[derive(Clone, Debug)]
 pub struct ArtifactsAfar {
     /// The object store.
     pub objects: Objects,
-    /// Bytes of an artifact.
+    /// Maximum size of an artifact in bytes.
     pub bytes_max: u64,
 }
 
-/// What the side that answers has under way.
+/// Transfers in progress at the answering side.
 pub(super) struct Transfers {
     artifacts: ArtifactsAfar,
     files: Mutex<HashMap<u64, NamedTempFile>>,
@@ -93,7 +94,7 @@ impl Transfers {
         Transfers { artifacts, files: Mutex::default() }
     }
 
-    /// Does something. What went wrong is told in words that tell no credential.
+    /// Runs an errand. Error messages contain no credential.
     pub(super) async fn run(self: Arc<Transfers>, errand: Errand) -> Result<Done, String> {
         let told = |error: io::Error| error.to_string();
         let objects = &self.artifacts.objects;

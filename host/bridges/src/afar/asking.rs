@@ -32,9 +32,9 @@ use super::{
 };
 use crate::{Doors, HostBridges, connectors};
 
-/// Runs that one agent has at the same time; more wait.
+/// Maximum number of concurrent visitors of one agent call; more wait.
 const VISITORS_MAX: usize = 16;
-/// Those that wait; more are sent away.
+/// Maximum number of waiting visitors; more are sent away.
 const VISITORS_WAITING_MAX: usize = 64;
 
 /// The bridges of a process whose calls another one answers. A cheap handle.
@@ -50,12 +50,12 @@ struct Inner {
     count: AtomicU64,
 }
 
-/// A question that was not answered yet.
+/// A request without an answer so far.
 struct Waiting {
     answer: oneshot::Sender<Answered>,
-    /// What came of its rows.
+    /// Pieces of its rows that have arrived.
     pieces: Vec<Vec<u8>>,
-    /// Whoever came through the door of the agent that it called.
+    /// Queue of the visitors that came through the door of the agent that it called.
     visitors: Option<mpsc::Sender<UnixStream>>,
 }
 
@@ -72,11 +72,11 @@ impl fmt::Debug for Afar {
 }
 
 impl Afar {
-    /// The bridges behind a connection, and what is to be polled for as long as they are used. It ends when the other side is
-    /// gone: calls that wait fail then.
+    /// Connects to the answering process. Returns the bridges, and a driver that must be polled as long as they are used.
+    /// The driver ends when the other side disconnects: waiting calls fail then.
     ///
     /// # Errors
-    /// The other side does not say what is granted.
+    /// The other side does not send its grants.
     pub async fn connect(
         connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         mut notes: Notes,
@@ -118,16 +118,16 @@ impl Afar {
         self.0.granted.tools.contains(name)
     }
 
-    /// Whether models answer that are configured there.
+    /// Returns true if models are configured in the other process.
     fn has_models(&self) -> bool {
         !self.0.grants.llm.is_empty()
     }
 
-    /// Has somebody meet the session whose cell made the call of this number, and called an agent. Whoever comes too late, or with too
-    /// many others, is sent away.
+    /// Connects a visitor to the session whose cell called an agent with this call number. A visitor that is too late, or
+    /// one too many, is disconnected.
     ///
     /// # Errors
-    /// It is no connection.
+    /// `visitor` is not a connection.
     pub fn visit(&self, number: u64, visitor: OwnedFd) -> io::Result<()> {
         let visitor = std::os::unix::net::UnixStream::from(visitor);
         visitor.set_nonblocking(true)?;
@@ -139,7 +139,8 @@ impl Afar {
         Ok(())
     }
 
-    /// Where artifacts are kept besides, through the other process. To be called on the runtime that drives the connection.
+    /// Returns the object store for artifacts, accessed through the other process. Must be called on the runtime that
+    /// drives the connection.
     pub fn artifacts(&self) -> Arc<dyn RemoteStore> {
         Arc::new(RemoteAfar::new(self.clone()))
     }
@@ -166,7 +167,7 @@ impl Afar {
     }
 }
 
-/// A question that waits. Dropped before its answer, it tells that nobody waits for it.
+/// A waiting request. Dropped before its answer, it cancels the request.
 struct Place {
     inner: Weak<Inner>,
     number: u64,
@@ -206,13 +207,13 @@ async fn hear(read: &mut (impl AsyncRead + Unpin), inner: Weak<Inner>, heard: mp
     Ok(())
 }
 
-/// A session's bridges where another process answers most calls: those of its own come first, which are the tools of its
-/// answerer, and models that clients offer where none is configured.
+/// Bridges of a session for which another process answers most calls. Its own bridges take precedence: the tools of its
+/// answerer, and models that clients offer if none is configured.
 #[derive(Clone, Debug)]
 pub struct OwnAndAfar {
-    /// What is answered in this process.
+    /// Bridges that this process answers.
     pub own: HostBridges,
-    /// What is answered in another one.
+    /// Bridges that another process answers.
     pub afar: Afar,
 }
 
@@ -314,7 +315,7 @@ fn gone() -> CallError {
     CallError::new(CallErrorKind::Failed, "the process that answers calls is gone")
 }
 
-/// Has everybody who comes through the door of an agent meet its session. Dropped, it ends what they do there.
+/// Connects every visitor of an agent's door to its session. Dropping the future ends their visits.
 async fn welcome(doors: Arc<dyn Doors>, session: Session, mut visitors: mpsc::Receiver<UnixStream>) {
     let mut inside = JoinSet::new();
     loop {

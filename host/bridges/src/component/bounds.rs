@@ -4,18 +4,18 @@ use wasmtime::ResourceLimiter;
 
 /// Bytes that an element of a table is taken to need.
 const TABLE_ELEMENT_BYTES: u64 = 16;
-/// Instances of modules that a component may be made of: its own, and those that join them.
+/// Maximum number of module instances of a component: its own, and those that connect them.
 const INSTANCES_MAX: usize = 128;
 /// Tables, likewise.
 const TABLES_MAX: usize = 128;
 /// Memories, likewise: each reserves addresses.
 const MEMORIES_MAX: usize = 16;
 
-/// What memories and tables may still grow by, together.
+/// Remaining growth of all memories and tables of a call together.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     left_bytes: u64,
-    /// Whether growth was refused: tells an abort for lack of memory from others.
+    /// True if growth was refused: tells an abort for lack of memory from others.
     pub(crate) was_refused: bool,
 }
 

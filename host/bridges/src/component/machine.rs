@@ -1,7 +1,7 @@
-//! Compiles programs, keeps what was compiled, and runs it.
+//! Compiles programs, caches the compiled code, and runs it.
 //!
-//! One process has one machine: an engine that counts fuel, one that does not, a thread that advances their epochs, so
-//! that programs give way to others, and the programs that were used last. Sessions come and go faster than programs change.
+//! A process has one machine: an engine with fuel, one without, a thread that advances their epochs, so that programs yield
+//! to others, and a cache of the most recently used programs. Sessions come and go faster than programs change.
 
 use std::{
     collections::VecDeque,
@@ -42,27 +42,28 @@ const PROGRAMS_MAX: usize = 32;
 const ROOM_MIB: u32 = 2_048;
 /// MiB that a call takes of that at least.
 const CALL_MIB_MIN: u32 = 16;
-/// Things of the host that a call may hold at once: files, streams, what it waits for.
+/// Maximum number of host resources that a call may hold at once: files, streams, pollables.
 const RESOURCES_MAX: usize = 256;
 /// Bytes of native stack of a program.
 const STACK_BYTES: usize = 1 << 20;
 /// Bytes of compiled programs that the folder of the cache may hold.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
 
-/// Where compiled programs are kept from now on.
+/// Folder in which compiled programs are cached.
 static KEPT_IN: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has compiled programs kept in this folder, besides in memory. It is made, for this user alone, when a program is first
-/// compiled; one that others may write is not used. The first call counts, and one after the first program is too late.
+/// Sets the folder in which compiled programs are cached, in addition to memory. It is created, for this user alone, when a
+/// program is first compiled; a folder that others may write to is not used. Only the first call takes effect, and only
+/// before the first program is compiled.
 pub fn keep_compiled_in(folder: PathBuf) {
     // A second one changes nothing, as is said.
     let _ = KEPT_IN.set(folder);
 }
 
-/// Runs a program with `input` on its standard input, and returns what it printed on its standard output.
+/// Runs a program with `input` on its standard input, and returns its standard output.
 ///
 /// # Errors
-/// It cannot be used, reached a bound, or failed: see [`RunError`].
+/// The program cannot be used, reached a limit, or failed: see [`RunError`].
 ///
 /// # Cancel safety
 /// Dropping the future ends the program.
@@ -94,7 +95,7 @@ fn cannot_open(path: &Path, error: &dyn std::fmt::Display) -> RunError {
     RunError::Unusable(format!("`{}`: {error}", path.display()))
 }
 
-/// What belongs to a call.
+/// Host state of a call.
 struct State {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -143,11 +144,11 @@ impl Identity {
 }
 
 struct Machine {
-    /// Without fuel, and with.
+    /// Engines without fuel, and with.
     engines: [Engine; 2],
-    /// Those that were used last at the end.
+    /// Compiled programs, the most recently used last.
     programs: Mutex<VecDeque<(Identity, Compiled)>>,
-    /// One program is compiled at a time, so that none is twice.
+    /// Lock for compiling one program at a time, so that none is compiled twice.
     compiling: tokio::sync::Mutex<()>,
     room: Semaphore,
 }
@@ -243,7 +244,7 @@ async fn start(program: &Compiled, store: &mut Store<State>) -> wasmtime::Result
     Ok(i32::from(command.wasi_cli_run().call_run(&mut *store).await?.is_err()))
 }
 
-/// What went wrong, with the probable reason.
+/// Returns an error message with the probable reason.
 fn because(what: &str, state: &State, program: &ComponentProgram) -> String {
     match state.bounds.was_refused {
         true => format!("{what}, after it was refused more than {} MiB of memory", program.memory_bytes >> 20),
@@ -282,7 +283,7 @@ fn config(has_fuel: bool, cache: Option<Cache>) -> Config {
     config
 }
 
-/// The cache in a folder, if nobody else may write there: what lies in it is run as it is.
+/// Opens the cache in a folder, if nobody else may write to it: its contents are executed without a check.
 fn cache(folder: &Path) -> Option<Cache> {
     let opened = || -> Result<Cache, String> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);

@@ -1,4 +1,4 @@
-//! What a program prints: kept up to a bound, or the end of it.
+//! Output of a program, either limited in size or cut to its end.
 
 use std::{
     io,
@@ -19,16 +19,16 @@ use wasmtime_wasi::{
 /// Bytes that are taken in one write.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// What is done with what is too much.
+/// Policy on output beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
-    /// The program is stopped.
+    /// Stop the program.
     Whole,
-    /// The beginning is forgotten.
+    /// Drop the beginning.
     End,
 }
 
-/// One of a program's two streams. Clones are the same one.
+/// One of a program's two output streams. Clones share the stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Printed {
     keep: Keep,
@@ -37,7 +37,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// A stream that is kept whole, and may not be longer than so many bytes.
+    /// Creates a stream that is retained as a whole, up to a maximum size.
     pub(crate) fn whole(bytes_max: usize) -> Printed {
         Printed { keep: Keep::Whole, bytes_max, bytes: Arc::default() }
     }
@@ -47,17 +47,17 @@ impl Printed {
         Printed { keep: Keep::End, bytes_max, bytes: Arc::default() }
     }
 
-    /// What was kept so far; nothing is afterwards.
+    /// Takes the retained output, and leaves it empty.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *lock(&self.bytes))
     }
 
-    /// Whether there was too much.
+    /// Returns true if the output exceeded the limit.
     pub(crate) fn is_over(&self) -> bool {
         self.keep == Keep::Whole && lock(&self.bytes).len() > self.bytes_max
     }
 
-    /// Takes in what was printed, and says whether there may be more.
+    /// Appends printed bytes. Returns true if there may be more.
     fn add(&self, printed: &[u8]) -> bool {
         let mut bytes = lock(&self.bytes);
         match self.keep {

@@ -9,8 +9,8 @@ pub(crate) const OUTPUT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of its standard error that are kept, the last ones.
 pub(crate) const ERROR_BYTES_MAX: usize = 8 << 10;
 
-/// A WASI program, and what each of its calls is granted: folders, variables, memory, fuel and time, and nothing else. There is
-/// no network and no other program.
+/// A WASI program, and the grants of each call: folders, variables, memory, fuel and time, and nothing else. There is no
+/// network and no other program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentProgram {
     /// The component, or the module.
@@ -25,50 +25,50 @@ pub struct ComponentProgram {
     pub memory_bytes: u64,
     /// Instructions that a call may take; any number unless given. Counting them makes it slower.
     pub fuel: Option<u64>,
-    /// How long a call may take, the wait for room included.
+    /// Timeout of a call, including the wait for room.
     pub timeout: Duration,
 }
 
-/// Why there is no result. Messages go on after the name of the tool.
+/// Error of running a program. Messages continue after the name of the tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RunError {
-    /// It is not there, is none, or imports what there is not.
+    /// The program is missing, invalid, or imports something that does not exist.
     #[error("cannot be used: {0}")]
     Unusable(String),
-    /// It took longer than it may.
+    /// The call exceeded its timeout.
     #[error("did not end within {} s and was stopped", .0.as_secs())]
     Timeout(Duration),
-    /// It took more instructions than it may.
+    /// The call used up its fuel.
     #[error("used its fuel of {0} and was stopped")]
     Fuel(u64),
-    /// It printed more than it may.
+    /// The output exceeded its limit.
     #[error("printed more than {} MiB and was stopped", OUTPUT_BYTES_MAX >> 20)]
     Output,
-    /// It said itself that it failed.
+    /// The program exited with an error status.
     #[error("failed with exit status {status}")]
     Exit {
-        /// Its exit status, which is not 0.
+        /// Exit status, which is not 0.
         status: i32,
-        /// The end of what it printed on standard error.
+        /// End of its standard error output.
         errors: Vec<u8>,
     },
-    /// It went wrong, and was stopped where it did.
+    /// The program trapped, or failed otherwise, and was stopped.
     #[error("was stopped: {what}")]
     Trap {
-        /// What went wrong.
+        /// Description of the error.
         what: String,
-        /// The end of what it printed on standard error.
+        /// End of its standard error output.
         errors: Vec<u8>,
     },
 }
 
 impl RunError {
-    /// Whether a bound was reached: the same call would reach it again.
+    /// Returns true if a limit was reached: the same call would reach it again.
     pub(crate) fn is_limit(&self) -> bool {
         matches!(self, RunError::Timeout(_) | RunError::Fuel(_) | RunError::Output)
     }
 
-    /// What it said on standard error.
+    /// Returns the end of the standard error output, if the error has it.
     pub(crate) fn errors(&self) -> &[u8] {
         match self {
             RunError::Exit { errors, .. } | RunError::Trap { errors, .. } => errors,

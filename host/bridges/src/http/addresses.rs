@@ -1,19 +1,19 @@
-//! Which addresses a request may be sent to, once its host's name is resolved.
+//! Address filter: decides to which addresses a request may be sent, once the host's name is resolved.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ip_network::{Ipv4Network, Ipv6Network};
 
-/// What stands against an address.
+/// Objection to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Objection {
-    /// It belongs to a private network: a rule may grant it. The word says to which kind.
+    /// The address belongs to a private network, of the kind in the field: a rule may grant it.
     Private(&'static str),
-    /// It is no place for a request, whatever a rule says.
+    /// The address is never permitted, whatever a rule grants.
     Never(&'static str),
 }
 
-/// Where clouds tell machines their credentials, outside of the link-local ranges.
+/// Addresses of cloud metadata services, which serve credentials to machines, outside of the link-local ranges.
 const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -21,7 +21,7 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// What stands against `address`; nothing does against one of the public internet.
+/// Returns the objection to `address`; `None` for an address of the public internet.
 pub(super) fn objection(address: IpAddr) -> Option<Objection> {
     if METADATA.contains(&address) {
         return Some(Objection::Never("cloud metadata"));

@@ -13,10 +13,10 @@ enum Piece {
 }
 
 impl HeaderTemplate {
-    /// Reads a template: the name of a variable, or a text with `${NAME}` in it.
+    /// Parses a template: the name of a variable, or a text that contains `${NAME}`.
     ///
     /// # Errors
-    /// What was expected, in words.
+    /// The expectation that the text does not meet.
     pub fn parse(text: &str) -> Result<HeaderTemplate, &'static str> {
         if is_variable(text) {
             return Ok(HeaderTemplate(vec![Piece::Variable(text.to_owned())]));
@@ -39,7 +39,7 @@ impl HeaderTemplate {
         Ok(HeaderTemplate(pieces))
     }
 
-    /// The value. What came from variables is a credential from now on.
+    /// Returns the value. Values of variables are treated as credentials from then on.
     ///
     /// # Errors
     /// The name of a variable that is not set, or is empty.

@@ -1,4 +1,4 @@
-//! A request as it may be sent: what a cell wrote is believed in nothing.
+//! Validation of requests: nothing that a cell wrote is trusted.
 
 use cellar_engine::bridges::{CallError, CallErrorKind, HttpCall};
 use cellar_secrets::quote;
@@ -29,7 +29,7 @@ const OF_CONNECTION: [&str; 10] = [
     "upgrade",
 ];
 
-/// A request whose every part is sound. Nobody has asked yet whether it is granted.
+/// A request whose every part is valid. It is not checked against the rules yet.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,

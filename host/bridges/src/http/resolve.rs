@@ -1,4 +1,4 @@
-//! Names to addresses: looked up by the host, each address checked, and only those that were checked connected to.
+//! Resolution of host names: the host looks them up, checks each address, and connects only to checked addresses.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use super::addresses::{Objection, objection};
 /// The addresses of a name; port 0 stands for that of the URL.
 pub type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// How the names of hosts are looked up.
+/// Resolution of host names.
 pub trait Lookup: Send + Sync {
     /// Looks up a name in lower case, without a dot at its end.
     fn lookup(&self, name: &str) -> LookupFuture;
@@ -33,10 +33,10 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// What the client asks for addresses: it connects to those that come out of here and to no others.
+/// Resolver of the HTTP client, which connects only to the addresses that it returns.
 pub(super) struct CheckedLookup {
     pub(super) lookup: Arc<dyn Lookup>,
-    /// Whether private networks are granted.
+    /// True if private networks are granted.
     pub(super) private: bool,
 }
 
@@ -64,7 +64,7 @@ impl Resolve for CheckedLookup {
 /// Checks an address of `host`.
 ///
 /// # Errors
-/// `Denied`, with what stands against it. The address itself is not told: it may be a secret of the host's network.
+/// `Denied`, with the objection. The message does not contain the address, which may be a secret of the host's network.
 pub(super) fn check(host: &str, address: IpAddr, private: bool) -> Result<(), CallError> {
     let message = match objection(address) {
         None => return Ok(()),

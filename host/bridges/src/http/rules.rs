@@ -1,4 +1,4 @@
-//! Which requests a session was granted.
+//! Rules that grant requests to a session.
 
 use cellar_engine::bridges::{CallError, CallErrorKind};
 use cellar_secrets::quote;
@@ -6,7 +6,7 @@ use reqwest::{Method, Url};
 
 use crate::options::HttpRule;
 
-/// How far a request got with a rule before it did not fit; a later one is closer.
+/// First part of a request that does not match a rule. A later variant is a closer match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Misfit {
     Host,
@@ -16,10 +16,10 @@ enum Misfit {
     Path,
 }
 
-/// The rule that grants this request: the first that fits.
+/// Returns the rule that grants this request: the first that matches.
 ///
 /// # Errors
-/// `Denied`: what is not granted, and what in `cellar.toml` would grant it.
+/// `Denied`: the part that is not granted, and the setting in `cellar.toml` that would grant it.
 pub(super) fn granting<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, CallError> {
     let mut closest = Misfit::Host;
     for rule in rules {
@@ -52,8 +52,8 @@ fn fits_host(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// A path is granted with all that is below it. Servers disagree about encoded dots and slashes, so that a path with one
-/// might lead out of what is granted.
+/// Returns true if a path is granted: a granted path includes everything below it. A path with encoded dots or slashes
+/// might lead elsewhere, since servers disagree about them.
 fn fits_path(granted: &[String], path: &str) -> bool {
     let is_below = |prefix: &String| {
         path.strip_prefix(prefix.as_str())
@@ -82,10 +82,10 @@ fn denial(misfit: Misfit, method: &Method, url: &Url) -> String {
     }
 }
 
-/// A host as rules name it, in the one way that requests are written: `*`, `*.` and a name, a name, or an address.
+/// Normalizes a host pattern of a rule to the notation of requests: `*`, `*.` and a name, a name, or an address.
 ///
 /// # Errors
-/// When it is none.
+/// The text is not a host pattern.
 pub fn host_pattern(text: &str) -> Result<String, NotAHost> {
     let (wildcard, name) = match text.strip_prefix("*.") {
         Some(name) => ("*.", name),
@@ -104,7 +104,7 @@ pub fn host_pattern(text: &str) -> Result<String, NotAHost> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAHost;
 
-/// The host of a request's URL: those without one are refused before.
+/// Returns the host of a request's URL. URLs without one are refused before.
 pub(super) fn host_of(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What goes to a service with OpenAI's chat completions, and what comes back.
+//! Requests and responses of services with OpenAI's chat completions API.
 
 use cellar_engine::bridges::{CallError, CallErrorKind};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use super::Form;
 /// Characters of a token, about: for services that do not count.
 const TOKEN_CHARS: usize = 4;
 
-/// A request that says `messages`; the answer shall be an object of the schema, if there is one.
+/// Builds a request with these `messages`; the answer shall be an object of the schema, if there is one.
 pub(super) fn request(model: &str, messages: &[Value], form: Option<(Form, &Value)>) -> Value {
     let mut body = json!({"model": model, "messages": messages});
     match form {
@@ -32,7 +32,7 @@ pub(super) fn request(model: &str, messages: &[Value], form: Option<(Form, &Valu
     body
 }
 
-/// How a model is told of a schema in words.
+/// Returns instructions for a model to answer according to a schema.
 pub(crate) fn schema_words(schema: &Value) -> String {
     format!("Answer with one JSON object of this JSON Schema, and with nothing else: {schema}")
 }
@@ -108,16 +108,16 @@ impl Reply {
 }
 
 impl Choice {
-    /// What the model wrote, wherever it wrote it.
+    /// Returns the model's text: the arguments of a tool call, else the content.
     fn written(&self) -> Option<&str> {
         let called = self.message.tool_calls.as_ref().and_then(|calls| calls.first());
         called.map(|call| call.function.arguments.as_str()).or(self.message.content.as_deref())
     }
 
-    /// What the model said.
+    /// Returns the model's answer.
     ///
     /// # Errors
-    /// It refused, said nothing, or not all that it wanted to.
+    /// The model refused, gave an empty answer, or was cut off.
     pub(super) fn text(&self, model: &str) -> Result<&str, CallError> {
         let failed = |what: &str| Err(CallError::new(CallErrorKind::Failed, format!("model `{model}` {what}")));
         let finish = self.finish_reason.as_deref().unwrap_or_default();
@@ -137,8 +137,8 @@ impl Choice {
         }
     }
 
-    /// The text of the object that the model was asked for: from the forced tool call, or from what it said, which some
-    /// put between lines of three backticks.
+    /// Returns the text of the requested object: from the forced tool call, or from the model's text, which may be enclosed
+    /// in a code fence of three backticks.
     ///
     /// # Errors
     /// Those of [`Choice::text`].

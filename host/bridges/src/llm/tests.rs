@@ -33,7 +33,7 @@ async fn ask(config: Llm, question: Question) -> Result<Response, CallError> {
     models(config).ask(question, Arc::default(), None).await
 }
 
-/// Those of `config`, which do not pause for long.
+/// Returns the models of `config` with short pauses.
 fn models(config: Llm) -> Arc<Models> {
     let models = Models::new(config);
     let pace = models.pace.with_min_delay(Duration::from_millis(1));

@@ -32,7 +32,7 @@ use crate::{
 const TOOLS_MAX: usize = 1_000;
 /// Bytes that one tool's description and schema may have.
 const TOOL_BYTES_MAX: usize = 256 << 10;
-/// How long a process may take to be gone once its streams are closed, before it is killed.
+/// Grace period of a process to exit once its streams are closed, before it is killed.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A connection to one MCP server. Dropping it ends the server's process.
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Watcher>,
     process: Option<Process>,
     opened: Instant,
-    /// What the server listed last.
+    /// Tools that the server listed last.
     tools: Mutex<Option<Arc<Tools>>>,
 }
 
@@ -50,7 +50,7 @@ struct Process {
     errors: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Hears what the server says unasked.
+/// Handler of the server's notifications.
 struct Watcher {
     /// The list of tools is out of date.
     is_stale: Arc<AtomicBool>,
@@ -69,10 +69,10 @@ impl ClientHandler for Watcher {
 }
 
 impl Connection {
-    /// Starts the server, or connects, and shakes hands.
+    /// Starts the server, or connects to it, and performs the handshake.
     ///
     /// # Errors
-    /// In words, without any credential.
+    /// A message without any credential.
     pub(super) async fn open(options: &McpServer) -> Result<Connection, String> {
         let watcher = Watcher { is_stale: Arc::default() };
         let (service, process) = match &options.transport {
@@ -103,26 +103,26 @@ impl Connection {
         Ok(Connection { service, process, opened: Instant::now(), tools: Mutex::default() })
     }
 
-    /// Whether nothing can be asked any more.
+    /// Returns true if the connection no longer takes requests.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// How long ago it was opened.
+    /// Returns the time since the connection was opened.
     pub(super) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Why it is closed.
+    /// Returns the reason why the connection is closed.
     pub(super) fn last_words(&self) -> String {
         let process = self.process.as_ref().map(Process::last_words).unwrap_or_default();
         format!("the server closed the connection{process}")
     }
 
-    /// The server's tools, asked for again when it said that they changed.
+    /// Returns the server's tools, which are listed again after the server announced a change.
     ///
     /// # Errors
-    /// In words.
+    /// A message in words.
     pub(super) async fn tools(&self, server: &Arc<Server>) -> Result<Arc<Tools>, String> {
         let is_stale = self.service.service().is_stale.swap(false, Ordering::Relaxed);
         let known = || self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -162,7 +162,7 @@ impl Connection {
     /// Calls a tool.
     ///
     /// # Errors
-    /// In words.
+    /// A message in words.
     ///
     /// # Cancel safety
     /// Dropping the future tells the server that the request is cancelled.
@@ -187,7 +187,7 @@ impl Connection {
 }
 
 impl Process {
-    /// How it ended, if it has, and its last lines on standard error.
+    /// Returns the exit status, if the process has ended, and its last lines on standard error.
     fn last_words(&self) -> String {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let ending =
@@ -197,7 +197,7 @@ impl Process {
     }
 }
 
-/// Why a server did not shake hands.
+/// Describes why the handshake with a server failed.
 fn at_the_start(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => on_the_way(error),
@@ -206,7 +206,7 @@ fn at_the_start(error: &ClientInitializeError) -> String {
     }
 }
 
-/// What went wrong on the way, without the names of the SDK's types.
+/// Describes a transport error without the names of the SDK's types.
 fn on_the_way(error: &DynamicTransportError) -> String {
     // The outer ones say that there was an error, and the URL, which may hold a credential.
     let mut innermost: &dyn std::error::Error = match error.error.downcast_ref() {
@@ -229,7 +229,7 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>
     }
 }
 
-/// The tools as cells see them: those that are allowed, under their prefix.
+/// Returns the tools for cells: those that are allowed, with their prefix.
 fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
     let options = &server.options;
     let mut tools = Tools::new();

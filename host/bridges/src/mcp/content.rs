@@ -1,15 +1,15 @@
-//! What a tool of an MCP server returns, as cells get it.
+//! Conversion of an MCP tool's result to a cell's value.
 
 use cellar_engine::bridges::{CallError, CallErrorKind, Response};
 use cellar_secrets::clip;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-/// The result of a call: its structured content if it has some, else its blocks. One block stands for itself, several
-/// are a list; a lone text that is JSON is what it says.
+/// Returns the result of a call: its structured content if it has some, else its blocks. A single block is returned as it
+/// is, several as a list; a single text that is JSON is parsed.
 ///
 /// # Errors
-/// The tool said that it failed; the message has its words.
+/// The tool reported an error; the message contains it.
 pub(super) fn response(who: &str, result: CallToolResult) -> Result<Response, CallError> {
     if result.is_error == Some(true) {
         let said = words(&result.content);

@@ -25,7 +25,8 @@ use sse_stream::Sse;
 
 use crate::{client, http::HeaderTemplate};
 
-/// Bytes of one message of a server that answers as a stream of events; over stdio the SDK's bound is the same.
+/// Maximum size in bytes of one message of a server that answers with an event stream; the SDK has the same limit for
+/// stdio.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Milliseconds that a server may have this side wait before it opens a stream again that the server has closed.
 const RETRY_MS_MIN: u64 = 1_000;
@@ -133,7 +134,7 @@ fn bounded(events: Events, id: Option<RequestId>) -> Events {
     stream::unfold(Some((events, false)), next).boxed()
 }
 
-/// The transport to a URL, with what the environment holds for its headers.
+/// Creates the transport to a URL, with headers from the environment.
 pub(super) fn http(
     url: &str,
     templates: &[(String, HeaderTemplate)],
@@ -160,7 +161,7 @@ pub(super) fn http(
 mod tests {
     use super::*;
 
-    /// What a stream of these events becomes: of each its data, or else how long to wait.
+    /// Passes events through the filter, and returns the data of each event, or else its retry delay or error.
     async fn passed(events: Vec<Result<Sse, SseError>>, id: Option<i64>) -> Vec<String> {
         let shown = |event: Result<Sse, SseError>| match event {
             Ok(Sse { data: Some(data), .. }) => data,

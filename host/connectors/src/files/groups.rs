@@ -1,4 +1,4 @@
-//! The groups of rows of a Parquet file in which a row may be for which the tests hold. The others are not read.
+//! Row groups of a Parquet file that may contain rows that pass the tests. The others are not read.
 
 use arrow_array::{Array, BooleanArray, Datum};
 use arrow_ord::cmp::{gt, gt_eq, lt, lt_eq};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{given, place::FileOf};
 use crate::{Comparison, Filter, error::FetchError};
 
-/// The numbers of those groups.
+/// Returns the numbers of those groups.
 ///
 /// # Errors
 /// A parameter cannot be compared with its column.
@@ -36,7 +36,7 @@ pub(super) fn possible(
     Ok(possible.iter().enumerate().filter(|(_, is_possible)| **is_possible).map(|(number, _)| number).collect())
 }
 
-/// Of each group, whether a row of it may pass the test; null where nothing is known.
+/// Checks for each row group whether a row of it may pass the test; null where the statistics do not tell.
 fn found(
     builder: &ParquetRecordBatchReaderBuilder<Whole<FileOf>>,
     filter: &Filter,

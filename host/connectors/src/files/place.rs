@@ -1,4 +1,4 @@
-//! Where files are: in a folder, or in an object store.
+//! Location of files: a folder or an object store.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,40 +22,40 @@ use crate::{
     objects::what,
 };
 
-/// Files of one fetch.
+/// Maximum number of files of one fetch.
 const FILES_MAX: usize = 10_000;
-/// Files and folders that are looked at to find them.
+/// Maximum number of files and folders that a search visits.
 const ENTRIES_MAX: usize = 100_000;
-/// How deep folders are looked into.
+/// Maximum depth of folders that a search descends into.
 const DEPTH_MAX: usize = 16;
-/// Bytes of an object that are asked for at once.
+/// Size of the blocks in which an object is read.
 const BLOCK_BYTES: u64 = 2 << 20;
-/// How many of those are kept of an object that is read.
+/// Maximum number of blocks of an open object that are cached.
 const BLOCKS_MAX: usize = 32;
 
-/// Where the files of a connector are.
+/// Location of the files of a connector.
 #[derive(Clone)]
 pub(super) enum Place {
     Folder(Arc<Path>),
     Objects(Objects),
 }
 
-/// The same while files are looked for and read, by a thread that may wait.
+/// An open location, while a thread that may block searches and reads files.
 pub(super) enum Opened {
     Folder(Dir),
     Objects {
         store: Arc<dyn ObjectStore>,
         runtime: Handle,
         deadline: Instant,
-        /// What was found.
+        /// Objects that were found.
         found: BTreeMap<String, ObjectMeta>,
-        /// What the store did not do last.
+        /// Last error of the store.
         fault: Arc<Mutex<Option<String>>>,
     },
 }
 
 impl Place {
-    /// Opens the place. `runtime` is where object stores are asked, until `deadline`.
+    /// Opens the location. Requests to object stores run on `runtime`, until `deadline`.
     pub(super) fn open(&self, runtime: &Handle, deadline: Instant) -> Result<Opened, FetchError> {
         match self {
             Place::Folder(folder) => match Dir::open_ambient_dir(folder, ambient_authority()) {
@@ -121,7 +121,7 @@ impl Opened {
         }
     }
 
-    /// What the store did not do, which is why a file could not be read.
+    /// Takes the last error of the store, which is the reason why a file could not be read.
     pub(super) fn fault(&self) -> Option<String> {
         match self {
             Opened::Folder(_) => None,
@@ -184,7 +184,7 @@ pub(super) enum FileOf {
     Object(Arc<ObjectFile>),
 }
 
-/// An object that is read in blocks, of which those that were asked for last are kept.
+/// An object that is read in blocks, of which the most recently used are cached.
 pub(super) struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,

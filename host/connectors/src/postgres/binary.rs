@@ -1,6 +1,6 @@
-//! Values as PostgreSQL sends and takes them, in its binary form.
+//! Values in PostgreSQL's binary format.
 //!
-//! The forms are those of the functions `…send` and `…recv` in PostgreSQL's sources (`src/backend/utils/adt`).
+//! The formats are those of the functions `…send` and `…recv` in PostgreSQL's sources (`src/backend/utils/adt`).
 
 use std::ops::Range;
 
@@ -21,10 +21,11 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const A_SECOND: i64 = 1_000_000;
 /// Days since 1970 of the years 1 to 9999, which readers of dates have.
 const PLAIN_DAYS: Range<i64> = -719_162..2_932_897;
-/// How deep arrays may lie in each other.
+/// Maximum number of dimensions of an array.
 const DIMENSIONS_MAX: i32 = 6;
 
-/// What a column of this type is.
+/// Returns the kind of a column of this type. Returns `None` for types without one, such as ranges, which are fetched as
+/// text.
 pub(super) fn kind(of: &Type) -> Option<ColumnKind> {
     Some(match *of {
         Type::BOOL => ColumnKind::Boolean,
@@ -72,7 +73,7 @@ fn json_of(text: &[u8]) -> Result<Value, String> {
     crate::json::read("a value", text).map(Value::Json).map_err(|error| error.message)
 }
 
-/// A value; what is no such value is told in words.
+/// Decodes a value. The error describes an invalid value in words.
 pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
     let Some(raw) = raw else { return Ok(Value::Null) };
     if let Kind::Domain(inner) = of.kind() {
@@ -165,7 +166,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A day out of [`PLAIN_DAYS`], with what follows it, as PostgreSQL writes it.
+/// Formats a day outside of [`PLAIN_DAYS`] as PostgreSQL does, followed by `behind`.
 #[allow(clippy::arithmetic_side_effects, reason = "days have 32 bits, or are moments of 64 bits divided")]
 fn far_day(days: i64, behind: &str) -> String {
     // The calendar in eras of 400 years, each of which begins in March; see Hinnant, "chrono-compatible low-level date algorithms".
@@ -181,8 +182,8 @@ fn far_day(days: i64, behind: &str) -> String {
     format!("{shown:04}-{month:02}-{day:02}{behind}{before}")
 }
 
-/// Groups of four digits, of which the first stands `weight` groups before the point. What no decimal is, or one of more than 38
-/// digits, is as it is written.
+/// Decodes groups of four digits, of which the first stands `weight` groups before the point. A value that is no decimal,
+/// or has more than 38 digits, becomes text.
 fn numeric(rest: &mut Reader<'_>) -> Option<Value> {
     let (count, weight, sign, scale) = (rest.i16()?, rest.i16()?, rest.i16()?.cast_unsigned(), rest.i16()?);
     let word = match sign {
@@ -292,7 +293,7 @@ fn time_with_zone(rest: &mut Reader<'_>) -> Option<String> {
     Some(format!("{hours:02}:{minutes:02}:{seconds:02}{sub}{sign}{:02}:{:02}", east / 3_600, east / 60 % 60))
 }
 
-/// An array, with those that lie in it.
+/// Decodes an array, including nested ones.
 fn array(item: &Type, rest: &mut Reader<'_>) -> Result<Option<Value>, String> {
     let header = |rest: &mut Reader<'_>| {
         let dimensions = rest.i32()?;
@@ -330,7 +331,7 @@ fn items(item: &Type, sizes: &[usize], rest: &mut Reader<'_>) -> Result<Option<V
     Ok(Some(Value::List(list)))
 }
 
-/// Whether values of this type are sent and taken as they are written.
+/// Returns true if values of this type are sent and received as plain text.
 fn is_text(of: &Type) -> bool {
     let known = [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::NAME, Type::UNKNOWN, Type::CHAR, Type::XML];
     known.contains(of) || matches!(of.kind(), Kind::Enum(_)) || of.name() == "citext"

@@ -6,7 +6,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 
-/// What unpacking comes to: the paths of what was written, or why not.
+/// Unpacks an archive, and returns the paths of the unpacked files, or the error.
 fn unpacked(
     unpack: impl FnOnce(Unpacking<'_>, &Path) -> Result<(), PackageError>,
     bytes: &[u8],

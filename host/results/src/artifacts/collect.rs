@@ -11,34 +11,34 @@ use super::{
     totals::{Totals, seconds},
 };
 
-/// How much more than needed goes when something has to: one part in so many of what may be kept. All that is kept is
-/// looked at then, and shall not be for each artifact that comes.
+/// Divisor of the headroom that an eviction makes: it frees an additional eighth of the quota. Eviction scans the whole
+/// store, and the headroom keeps the next artifacts from scanning it again.
 const SLACK: u64 = 8;
-/// What is too old goes within one part in so many of the time that it may be kept.
+/// Divisor of the age limit: sweeps for expired artifacts are at least that fraction of the limit apart.
 const AGE_PARTS: u64 = 64;
 
-/// What is to go.
+/// Selection of the artifacts to remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collection {
-    /// What nobody has stored or read for so long.
+    /// Age limit: artifacts that were neither stored nor read for longer are removed.
     pub unused_for: Option<Duration>,
-    /// What no session refers to.
+    /// True to remove artifacts that no session refers to.
     pub unreferenced: bool,
-    /// What was used longest ago, until the rest has no more bytes than this.
+    /// Size limit of the store: the least recently used artifacts are removed until the rest has no more bytes.
     pub total_bytes: Option<u64>,
 }
 
-/// What went.
+/// Totals of the removed artifacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collected {
-    /// Artifacts.
+    /// Number of artifacts.
     pub count: usize,
-    /// Their bytes.
+    /// Bytes of these artifacts.
     pub size_bytes: u64,
 }
 
-/// Whether nobody has used an artifact for longer than this.
+/// Returns a predicate: true if an artifact was not used for longer than `longest`. Without a limit, it is always false.
 fn is_unused_for(longest: Option<Duration>) -> impl Fn(&Artifact) -> bool {
     let now = SystemTime::now();
     move |artifact| {
@@ -47,19 +47,19 @@ fn is_unused_for(longest: Option<Duration>) -> impl Fn(&Artifact) -> bool {
     }
 }
 
-/// An artifact that is to be stored, or grows on its way in.
+/// An artifact that is to be stored, or that grows while it is written.
 #[derive(Debug)]
 pub(super) struct Coming<'a> {
-    /// Its id, if it is about to be stored.
+    /// Id of the artifact, if it is about to be stored.
     pub(super) id: Option<&'a str>,
     pub(super) bytes: u64,
-    /// It is stored already.
+    /// True if the artifact is stored already.
     pub(super) is_counted: bool,
-    /// Bytes that are on their way into the store besides, and those of them that are of the same holder.
+    /// Bytes of other unfinished artifacts: those in the whole store, and those of the same holder.
     pub(super) others: (u64, u64),
 }
 
-/// A bound of counts and bytes.
+/// An upper bound on count and bytes.
 struct Bound {
     count: usize,
     bytes: u64,
@@ -70,7 +70,7 @@ impl Bound {
         totals.count.saturating_add(more) <= self.count && totals.bytes.saturating_add(bytes) <= self.bytes
     }
 
-    /// What is left once something had to go.
+    /// Returns the lower bound down to which an eviction removes artifacts.
     fn after(&self) -> Bound {
         let count = self.count.saturating_sub(self.count.checked_div(SLACK as usize).unwrap_or_default());
         Bound { count, bytes: self.bytes.saturating_sub(self.bytes / SLACK) }
@@ -78,7 +78,7 @@ impl Bound {
 }
 
 impl ArtifactStore {
-    /// Removes what is to go, and what processes left behind that were killed.
+    /// Removes the selected artifacts, and the unfinished files of killed processes.
     ///
     /// # Errors
     /// `Io`.
@@ -125,8 +125,8 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Makes room for an artifact. The store is locked. Returns what the store and the holder have then, to be kept when
-    /// the artifact is stored.
+    /// Makes room for an artifact. The caller holds the store's lock. Returns the totals of the store and of the holder, to
+    /// be written once the artifact is stored.
     pub(super) fn make_room(&self, holder: &str, coming: &Coming<'_>) -> Result<(Totals, Totals), ArtifactError> {
         let quota = self.quota();
         let of_store = Bound { count: quota.total_count, bytes: quota.total_bytes };
@@ -205,7 +205,7 @@ impl ArtifactStore {
         Ok((all, Totals { labels, ..sum(others.iter().chain(&same).filter(|held| own(held))) }))
     }
 
-    /// Removes what was being written by processes that are gone.
+    /// Removes unfinished files of processes that have ended.
     fn remove_unfinished(&self) -> Result<(), ArtifactError> {
         let folder = self.unfinished();
         for entry in fs::read_dir(&folder).map_err(failed(&folder, "read"))?.flatten() {
@@ -216,7 +216,7 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Removes the names of outputs that are gone, and what is empty.
+    /// Removes labels whose artifacts are gone, and empty folders.
     pub(super) fn remove_dangling(&self) -> Result<(), ArtifactError> {
         for session in names_in(&self.agents())? {
             let folder = self.agents().join(session);
@@ -237,7 +237,7 @@ impl ArtifactStore {
     }
 }
 
-/// How much these are.
+/// Returns the totals of these artifacts.
 fn sum<'h>(held: impl IntoIterator<Item = &'h Held>) -> Totals {
     let now = seconds(SystemTime::now());
     let mut totals = Totals { oldest: now, swept_at: now, ..Totals::default() };

@@ -1,10 +1,10 @@
 //! Datasets: tables that were published under a name, version by version.
 //!
-//! A dataset is a folder of the store with a file for each version, which never changes. The rows of a version are an artifact
-//! that the dataset holds: it makes no room for others while a version refers to it. Versions are numbered under the lock of
-//! the store, so that whoever publishes at the same time, in whatever process, gets a number of their own. Stores that share a remote
-//! number on their own: what another one published comes with [`ArtifactStore::pull`], or when a name or a version is asked for that
-//! is not here, and gets the next number here if its own is taken.
+//! A dataset is a folder of the store with a file for each version, which never changes. The rows of a version are an
+//! artifact that the dataset holds: it is not evicted while a version refers to it. Versions are numbered under the lock of
+//! the store, so that concurrent publishers, in whatever process, get distinct numbers. Stores that share a remote number
+//! their versions independently. Versions of other stores arrive with [`ArtifactStore::pull`], or when a name or a version
+//! is requested that is not known locally; such a version gets the next local number if its own is taken.
 
 use std::{
     collections::HashSet,
@@ -23,17 +23,17 @@ use super::{
     names_in, open_file, queue::entry_of, remote::remote_failed, remove_file, word, writer::Keeper,
 };
 
-/// Bytes of a dataset's name.
+/// Maximum length of a dataset's name in bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// Datasets of a store.
+/// Maximum number of datasets of a store.
 const DATASETS_MAX: usize = 10_000;
-/// Versions of a dataset that are kept; the oldest make room.
+/// Maximum number of versions of a dataset; the oldest are removed first.
 pub const VERSIONS_MAX: usize = 1_000;
-/// Columns that are told of a version.
+/// Maximum number of columns in the description of a version.
 const COLUMNS_MAX: usize = 500;
-/// Bytes of what is said of a version, as a file.
+/// Maximum size of a version's file in bytes.
 const VERSION_BYTES_MAX: u64 = 1 << 20;
-/// Names that are told when there is no dataset of a name.
+/// Maximum number of similar names in the error for an unknown name.
 const NEAR_MAX: usize = 5;
 
 /// A version of a dataset. It never changes.
@@ -42,46 +42,46 @@ const NEAR_MAX: usize = 5;
 pub struct DatasetVersion {
     /// The live name of the dataset.
     pub name: String,
-    /// Its number, from 1.
+    /// Number of the version, from 1.
     pub version: u64,
     /// The artifact with its rows, a Parquet file.
     pub artifact: String,
     /// Bytes of that file.
     pub size_bytes: u64,
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: u64,
-    /// The first columns, each with its type in Arrow's words.
+    /// First columns, each with its type in Arrow's notation.
     pub columns: Vec<(String, String)>,
-    /// How many columns there are.
+    /// Number of columns.
     pub column_count: u64,
-    /// Who published it.
+    /// Name of the publisher.
     pub publisher: String,
-    /// When, in nanoseconds since the Unix epoch.
+    /// Time of publication, in nanoseconds since the Unix epoch.
     pub published_at: u64,
-    /// Where the rows come from, as far as that is known.
+    /// Origin of the rows, as far as it is known.
     pub origin: Option<Origin>,
     /// SHA-256 of the file, in hexadecimal digits, where that was noted.
     #[serde(default)]
     pub digest: Option<String>,
 }
 
-/// What is said of a version when it is published.
+/// Description of a version that is to be published.
 #[derive(Clone, Debug, Default)]
 pub struct Publication {
-    /// Who publishes it.
+    /// Name of the publisher.
     pub publisher: String,
-    /// Where the rows come from.
+    /// Origin of the rows.
     pub origin: Option<Origin>,
-    /// How many of the latest versions stay, this one among them; [`VERSIONS_MAX`] when absent.
+    /// Number of latest versions to retain, including this one; [`VERSIONS_MAX`] when absent.
     pub keep: Option<usize>,
 }
 
-/// Why the datasets of a store did not do what they were asked to.
+/// Error of an operation on datasets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum DatasetError {
-    /// A dataset cannot be called so.
+    /// The name is not a valid name of a dataset.
     #[error(
         "`{0}` cannot name a dataset: a name has 1 to {NAME_BYTES_MAX} small letters, digits, `_` and `-`, and begins with a letter or a digit"
     )]
@@ -89,30 +89,30 @@ pub enum DatasetError {
     /// There is no such dataset.
     #[error("no dataset `{name}` is published{}", did_you_mean(near))]
     Unknown { name: String, near: Vec<String> },
-    /// A name that may be meant for several.
+    /// The name is ambiguous.
     #[error("no dataset is called `{name}`, which may stand for any of {}", listed(near))]
     Ambiguous { name: String, near: Vec<String> },
-    /// There is no such version of it, or none any more.
+    /// The dataset has no such version, or no longer has it.
     #[error("dataset `{name}` has no version {version}; its latest is {latest}")]
     NoVersion { name: String, version: u64, latest: u64 },
-    /// Whoever made the run has not seen it.
+    /// The caller of the run has not read the dataset, which was published elsewhere.
     #[error(
         "dataset `{name}` was published elsewhere, and whoever made this run has not seen it: read it first, and say so with the run (`seen`: `dataset`, `{name}`)"
     )]
     Unseen { name: String },
-    /// There are so many that no more can be published.
+    /// The store has the maximum number of datasets.
     #[error("{DATASETS_MAX} datasets are published, and no more can be")]
     TooMany,
-    /// What was given is no Parquet file.
+    /// The given file is not a Parquet file.
     #[error("that cannot be published as a dataset, which is a Parquet file")]
     NotATable(#[source] TableError),
-    /// The store failed or refused.
+    /// The store failed or refused the operation.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
 }
 
 impl DatasetError {
-    /// A stable word for the error, for clients to match on.
+    /// Returns the stable code of the error, for clients to match on.
     pub fn code(&self) -> &'static str {
         match self {
             DatasetError::Name(_) => "dataset-name",
@@ -135,13 +135,13 @@ fn did_you_mean(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; did you mean {}?", listed(names)) }
 }
 
-/// The datasets of a store. A cheap handle. Every method waits for the disk.
+/// Handle of the datasets of a store. Cloning is cheap. Every method blocks on the disk.
 #[derive(Clone, Debug)]
 pub struct Datasets {
     store: ArtifactStore,
 }
 
-/// The rows of a version on their way in, as a Parquet file in pieces. Dropped before it is published, it leaves nothing.
+/// Writer of a version's rows, a Parquet file in pieces. Dropped before publication, it leaves nothing.
 #[derive(Debug)]
 pub struct DatasetWriter {
     name: String,
@@ -150,14 +150,14 @@ pub struct DatasetWriter {
 }
 
 impl ArtifactStore {
-    /// The datasets that were published into the store.
+    /// Returns the datasets of the store.
     pub fn datasets(&self) -> Datasets {
         Datasets { store: self.clone() }
     }
 }
 
 impl Datasets {
-    /// Begins a version of a dataset, which is made with its first one.
+    /// Begins a version of a dataset, which is created with its first version.
     ///
     /// # Errors
     /// `Name`, `TooMany`, `Artifact`.
@@ -174,7 +174,7 @@ impl Datasets {
         Ok(DatasetWriter { name: name.to_owned(), datasets: self.clone(), writer })
     }
 
-    /// The latest version of every dataset, by name.
+    /// Returns the latest version of every dataset, by name.
     ///
     /// # Errors
     /// `Artifact`.
@@ -187,7 +187,7 @@ impl Datasets {
         Ok(latest)
     }
 
-    /// The versions of a dataset, the oldest first.
+    /// Returns the versions of a dataset, the oldest first.
     ///
     /// # Errors
     /// `Name`, `Unknown`, `Ambiguous`, `Artifact`.
@@ -202,7 +202,7 @@ impl Datasets {
         if versions.is_empty() { Err(self.unknown(name)?) } else { Ok(versions) }
     }
 
-    /// What is known of a version, the latest unless one is wanted.
+    /// Returns a version of a dataset: the given one, or the latest.
     ///
     /// # Errors
     /// As [`Datasets::versions`], and `NoVersion`.
@@ -219,8 +219,8 @@ impl Datasets {
         Ok(versions.swap_remove(place))
     }
 
-    /// Opens the rows of a version, a Parquet file; the latest unless one is wanted. Rows that are missing or damaged are
-    /// fetched back from the remote, if there is one.
+    /// Opens the rows of a version, a Parquet file: the given version, or the latest. Rows that are missing or damaged are
+    /// restored from the remote, if there is one.
     ///
     /// # Errors
     /// As [`Datasets::get`]; `Artifact`.
@@ -230,7 +230,7 @@ impl Datasets {
         Ok((found, file))
     }
 
-    /// Removes a dataset with all of its versions. What holds their rows besides goes on to.
+    /// Removes a dataset with all of its versions. Other holders keep their artifacts.
     ///
     /// # Errors
     /// As [`Datasets::versions`].
@@ -260,7 +260,7 @@ impl Datasets {
         Ok(names)
     }
 
-    /// The versions there are, the oldest first.
+    /// Returns the local versions, the oldest first.
     pub(super) fn log(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
         let numbers = self.numbers(name)?;
         Ok(numbers.into_iter().filter_map(|number| self.version_here(name, number)).collect())
@@ -272,12 +272,13 @@ impl Datasets {
         Ok(numbers)
     }
 
-    /// A version that is here.
+    /// Returns a version, if it is known locally.
     pub(super) fn version_here(&self, name: &str, number: u64) -> Option<DatasetVersion> {
         read_version(&self.folder(name).join(number.to_string()))
     }
 
-    /// Takes over what other stores published under a name that have the same remote. Says how many versions are new here.
+    /// Imports the versions that other stores with the same remote published under a name. Returns the number of versions
+    /// that are new here.
     ///
     /// # Errors
     /// `Artifact`.
@@ -311,7 +312,8 @@ impl Datasets {
         Ok(taken)
     }
 
-    /// Makes a version known here. Its rows come when they are needed.
+    /// Imports a version from another store, without its rows, which are fetched on demand. Returns false if it is known
+    /// already or there are too many versions.
     fn take_over(&self, version: DatasetVersion) -> Result<bool, DatasetError> {
         let name = version.name.clone();
         let folder = self.folder(&name);
@@ -360,7 +362,7 @@ impl Datasets {
         Ok(version)
     }
 
-    /// Holds an artifact no more, unless a version refers to it. The store is locked.
+    /// Releases an artifact, unless a version refers to it. The caller holds the store's lock.
     fn let_go(&self, name: &str, artifact: &str) -> Result<(), DatasetError> {
         if self.log(name)?.iter().any(|version| version.artifact == artifact) {
             return Ok(());
@@ -370,7 +372,7 @@ impl Datasets {
         Ok(remove_file(&self.store.notes().join(key(&holder_name(name))).join(artifact))?)
     }
 
-    /// Why there is no dataset of a name, and which may be meant.
+    /// Returns the error for an unknown name, with the names that are similar to it. Fails if the names cannot be listed.
     fn unknown(&self, name: &str) -> Result<DatasetError, DatasetError> {
         let names = self.names()?;
         let plain = plain(name);
@@ -415,8 +417,8 @@ impl DatasetWriter {
         Ok(self.writer.write(bytes)?)
     }
 
-    /// Publishes what was written as the next version. When this returns, no crash of the process or the machine loses it,
-    /// unless the store is a temporary one.
+    /// Publishes the written bytes as the next version. Once this returns, the version survives crashes of the process and
+    /// the machine, unless the store is a temporary one.
     ///
     /// # Errors
     /// `NotATable`, `Artifact`; then nothing is published.
@@ -448,14 +450,14 @@ impl DatasetWriter {
     }
 }
 
-/// What a file says of a version, if it does.
+/// Reads a version from a file. Returns `None` if the file is missing or invalid.
 fn read_version(path: &Path) -> Option<DatasetVersion> {
     let mut bytes = Vec::new();
     open_file(path).ok()?.take(VERSION_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
-/// A text that leaves a version small enough to be read back.
+/// Truncates a text so that a version's file stays small enough to be read back.
 fn short(text: &str) -> String {
     cellar_core::text::prefix(text, 100).to_owned()
 }
@@ -471,18 +473,18 @@ fn note(name: &str, artifact: &Artifact) -> Note {
     }
 }
 
-/// What a version is called at the remote, whatever its number is here.
+/// Returns the key of a version in the remote store. It does not depend on the version's local number.
 pub(super) fn version_key(version: &DatasetVersion) -> String {
     let DatasetVersion { name, published_at, artifact, .. } = version;
     format!("datasets/{name}/{published_at:020}-{artifact}")
 }
 
-/// What holds the artifacts of a dataset, among the names of sessions.
+/// Returns the session name under which the artifacts of a dataset are held.
 fn holder_name(name: &str) -> String {
     format!("dataset:{name}")
 }
 
-/// Checks that a dataset can be called so.
+/// Checks that a text is a valid name of a dataset.
 ///
 /// # Errors
 /// `Name`.
@@ -494,7 +496,7 @@ pub fn check_name(name: &str) -> Result<(), DatasetError> {
     if is_name { Ok(()) } else { Err(DatasetError::Name(word(name))) }
 }
 
-/// A name without what people leave out or mix up.
+/// Normalizes a name for comparison: letters and digits only, in lower case.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(NAME_BYTES_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! What makes the ids of artifacts, and what lets a session reach them.
+//! Keys from which the ids of artifacts are derived, and which grant a session access to artifacts.
 
 use std::fmt;
 
@@ -9,20 +9,21 @@ use sha2::{Digest, Sha256};
 
 use super::ID_DIGITS;
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub(super) const KEY_BYTES: usize = 32;
-/// Bytes that SHA-256 works on at a time.
+/// Block size of SHA-256 in bytes.
 const BLOCK_BYTES: usize = 64;
-/// Most keys that a session has of those before it.
+/// Maximum number of keys that a session inherits.
 const EARLIER_MAX: usize = 64;
 
-/// A secret of a session, or of a whole store. It makes ids of contents, so that nobody without it can compute or confirm
-/// an id, and names the place where what its owner keeps is noted. It never reaches a guest.
+/// A secret of a session, or of a whole store. Ids are derived from contents with it, so that nobody without the key can
+/// compute or confirm an id. The folder with the notes of its owner is named after it as well. The key never reaches a
+/// guest.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactKey([u8; KEY_BYTES]);
 
 impl ArtifactKey {
-    /// A key that nobody else has.
+    /// Returns a new random key.
     pub fn random() -> ArtifactKey {
         ArtifactKey(rand::rng().random())
     }
@@ -35,12 +36,13 @@ impl ArtifactKey {
         &self.0
     }
 
-    /// The id of what has this digest.
+    /// Returns the id of the content with this digest.
     pub(super) fn id_of(&self, digest: &[u8]) -> String {
         digits(self.mac(b"artifact", digest))
     }
 
-    /// Whether the id of what has this digest, in hexadecimal digits, is this one. Older programs made ids of the digest alone.
+    /// Returns true if `id` belongs to the content with this digest (hexadecimal). Older versions derived ids from the
+    /// digest alone; such ids are accepted as well.
     pub(super) fn makes(&self, id: &str, digest: &str) -> bool {
         let byte =
             |place| digest.get(place..usize::checked_add(place, 2)?).and_then(|pair| u8::from_str_radix(pair, 16).ok());
@@ -48,17 +50,17 @@ impl ArtifactKey {
         bytes.is_some_and(|bytes| self.id_of(&bytes) == id) || digest.starts_with(id)
     }
 
-    /// What the folder is called in which the owner of the key has its notes.
+    /// Returns the name of the folder with the notes of the key's owner.
     pub(super) fn holder(&self) -> String {
         digits(self.mac(b"holder", &[]))
     }
 
-    /// The key for what is kept in the name of a session.
+    /// Returns the key for artifacts that callers store under a session's name.
     pub(super) fn of_session(&self, session: &str) -> ArtifactKey {
         ArtifactKey(self.mac(b"session", session.as_bytes()))
     }
 
-    /// HMAC with SHA-256 of a word and a text. No word is the beginning of another.
+    /// Computes the HMAC-SHA-256 of a word and a text. No word is a prefix of another.
     fn mac(&self, word: &[u8], text: &[u8]) -> [u8; KEY_BYTES] {
         let pad = |with: u8| {
             let mut block = [with; BLOCK_BYTES];
@@ -71,13 +73,13 @@ impl ArtifactKey {
 }
 
 impl fmt::Debug for ArtifactKey {
-    /// Leaves the key out: this may be printed where somebody else can read it.
+    /// Omits the key: the output may be visible to others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArtifactKey").finish_non_exhaustive()
     }
 }
 
-/// The start of some bytes, as long as an id.
+/// Returns the leading bytes in hexadecimal digits, as many as an id has.
 pub(super) fn digits(bytes: [u8; KEY_BYTES]) -> String {
     hexadecimal(&bytes[..ID_DIGITS / 2])
 }
@@ -87,19 +89,20 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a session reaches: what is kept under its own key, and what was kept under others up to a moment.
+/// Keys of a session: its own, and inherited ones, each of which is valid up to a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactKeys {
     pub(super) own: ArtifactKey,
-    /// The latest last.
+    /// Inherited keys, the latest last.
     pub(super) earlier: Vec<EarlierKey>,
 }
 
-/// The key of a session whose state another one goes on from.
+/// A key of a session whose state another session continues from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EarlierKey {
     pub(super) key: ArtifactKey,
-    /// What was kept later is of no concern to whoever has this. In nanoseconds since the Unix epoch.
+    /// Upper bound in nanoseconds since the Unix epoch: artifacts that were stored later are not accessible through this
+    /// key.
     pub(super) until: u64,
 }
 
@@ -110,17 +113,18 @@ impl Default for ArtifactKeys {
 }
 
 impl ArtifactKeys {
-    /// Those of a session that begins with nothing.
+    /// Returns the keys of a session without inherited keys.
     pub fn of(own: ArtifactKey) -> ArtifactKeys {
         ArtifactKeys { own, earlier: Vec::new() }
     }
 
-    /// The key under which the session keeps things.
+    /// Returns the key under which the session stores artifacts.
     pub fn own(&self) -> &ArtifactKey {
         &self.own
     }
 
-    /// Those of another session that goes on from this one as it was at a moment, in nanoseconds since the Unix epoch.
+    /// Returns the keys of another session that continues from the state of this one at `until`, in nanoseconds since the
+    /// Unix epoch.
     #[must_use]
     pub fn inherited(&self, until: u64) -> ArtifactKeys {
         let mut keys = ArtifactKeys::default();
@@ -128,8 +132,8 @@ impl ArtifactKeys {
         keys
     }
 
-    /// Reaches from now on what a session with these keys reached at a moment. Of very many sessions, only the latest
-    /// count.
+    /// Grants access to all that a session with these keys could access at `until`. Only the latest keys are retained when
+    /// there are more than the maximum.
     pub fn inherit(&mut self, from: &ArtifactKeys, until: u64) {
         // A moment that is still to come would reach what does not exist yet.
         let until = until.min(wall_nanos());
@@ -146,7 +150,7 @@ impl ArtifactKeys {
         self.earlier.drain(..surplus);
     }
 
-    /// The same without what is beyond the bounds: a file may say anything.
+    /// Drops the keys beyond the maximum: a file may contain any number.
     #[must_use]
     pub fn bounded(mut self) -> ArtifactKeys {
         let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);

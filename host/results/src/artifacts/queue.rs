@@ -1,4 +1,4 @@
-//! What is still to be done at the remote, in a queue on the disk.
+//! Persistent queue of operations that are pending at the remote store.
 //!
 //! ```text
 //! <store>/queue/<id>                    an artifact that is to be sent, or to be forgotten there
@@ -6,10 +6,10 @@
 //!              /.claim                  held by the process that works on the queue
 //! ```
 //!
-//! An entry says what the remote is to come to, and a later one takes its place. It is written before whoever stores something is told
-//! that it is stored, and goes when the remote has it, so that a process that is killed in between loses nothing: another one, or the
-//! next, goes on. One thread of a process works on the queue of a store, several entries at a time, and waits longer each time that
-//! the remote fails.
+//! An entry holds the desired state at the remote; a later entry replaces it. It is written before a caller is told that an
+//! artifact is stored, and removed once the remote has it. A process that is killed in between loses nothing: another
+//! process, or the next one, continues. One thread of a process works on the queue of a store, several entries at a time,
+//! and waits longer after each failure of the remote.
 
 use std::{
     io,
@@ -34,32 +34,33 @@ use super::{
     remove_file,
 };
 
-/// Entries that are worked on at a time.
+/// Maximum number of entries that are processed concurrently.
 const AT_ONCE: usize = 8;
-/// How often a queue is looked at that another process may have put something in.
+/// Interval at which the queue is polled for entries of other processes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long is waited after a failure; twice as long after each further one.
+/// Pause after a failure; doubled after each further one.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Failures in a row after which the rest waits as well.
 const FAILURES_MAX: usize = 3;
 
-/// What the remote is to come to.
+/// Desired state at the remote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Wanted {
-    /// It has an artifact, which is noted in this folder.
+    /// An artifact is present; its note is in this folder.
     Artifact { holder: String },
-    /// It has a version of a dataset.
+    /// A version of a dataset is present.
     Dataset { name: String, version: u64 },
-    /// It has nothing under these keys.
+    /// No objects are present under these keys.
     Nothing { keys: Vec<String> },
 }
 
-/// An entry, as it lies on disk.
+/// A queue entry, as stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     wanted: Wanted,
-    /// Tells it from an earlier one that said the same. In nanoseconds since the Unix epoch.
+    /// Time of creation in nanoseconds since the Unix epoch. It distinguishes the entry from an earlier one with the same
+    /// state.
     at: u64,
 }
 
@@ -91,7 +92,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits until something is due, or for so long. Says whether to go on.
+    /// Waits until an entry is due, or until the timeout. Returns false once the store is closed.
     fn wait(&self, most: Duration, until_due: bool) -> bool {
         let mut state = lock(&self.state);
         let until = later(Instant::now(), most);
@@ -160,7 +161,7 @@ impl ArtifactStore {
         self.enqueue(&entry_of(&key), Wanted::Nothing { keys: vec![key] })
     }
 
-    /// Whether the remote is still to forget what this entry is of.
+    /// Returns true if the entry with this name is a pending removal from the remote.
     pub(super) fn is_forgotten(&self, name: &str) -> bool {
         let entry: Option<Entry> = read_json(&self.queue().join(name));
         entry.is_some_and(|entry| matches!(entry.wanted, Wanted::Nothing { .. }))
@@ -173,7 +174,7 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// How much is still to be done at the remote: artifacts and versions of datasets.
+    /// Returns the number of entries that are pending at the remote: artifacts and versions of datasets.
     ///
     /// # Errors
     /// `Io`.
@@ -199,7 +200,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Does what is queued, unless another process does. Says how much was done.
+    /// Processes the queue, unless another process does. Returns the number of processed entries.
     ///
     /// # Errors
     /// `Remote` when the remote fails several times in a row; the rest stays queued.
@@ -238,7 +239,7 @@ impl ArtifactStore {
         last.map_or(Ok(done), Err)
     }
 
-    /// Does what one entry says, and removes it unless it says something else by now.
+    /// Processes one entry, and removes it unless it was replaced meanwhile.
     fn work_on(&self, name: &str, remote: &Remote) -> Result<(), ArtifactError> {
         let path = self.queue().join(name);
         let Some(entry) = read_json::<Entry>(&path) else {
@@ -258,7 +259,7 @@ impl ArtifactStore {
         if read_json::<Entry>(&path).is_some_and(|now| now == entry) { remove_file(&path) } else { Ok(()) }
     }
 
-    /// Sends an artifact, if it is still there.
+    /// Sends an artifact, if it still exists.
     pub(super) fn send(&self, id: &str, holder: &str, remote: &Remote) -> Result<(), ArtifactError> {
         let note: Option<Note> = {
             // Whoever stores it queues it first, and notes it under the same lock.
@@ -298,8 +299,8 @@ impl ArtifactStore {
         remote.place.upload(key, file.path()).map_err(remote_failed("write in"))
     }
 
-    /// A note with the digest of an object that has it; older programs kept none, and what is there is taken for good then. Nothing when
-    /// the object is damaged.
+    /// Returns the note with the digest of the object. Older versions recorded no digest; the object is assumed to be
+    /// intact then. Returns `None` if the object is damaged.
     fn with_digest(&self, id: &str, note: Note) -> Result<Option<Note>, ArtifactError> {
         if let Some(digest) = &note.digest {
             let file = super::open_file(&self.objects().join(id));
@@ -316,7 +317,7 @@ impl ArtifactStore {
     }
 }
 
-/// What the entry of a version is called.
+/// Returns the name of the queue entry of a version.
 pub(super) fn entry_of(key: &str) -> String {
     key.replace('/', "+")
 }

@@ -33,7 +33,7 @@ use super::{
 
 /// Copies that are put aside; the oldest make room.
 const QUARANTINED_MAX: usize = 64;
-/// How long it is taken for granted that the remote copy is damaged, too.
+/// Time during which the remote copy is assumed to be damaged as well, before it is tried again.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// Objects that a process remembers to have verified.
 const VERIFIED_MAX: usize = 20_000;
@@ -41,16 +41,16 @@ const VERIFIED_MAX: usize = 20_000;
 /// A further place for artifacts and datasets: an object store, a folder on another machine, an embedder's own. Its methods wait until
 /// they are done or have failed, and give up by themselves.
 pub trait RemoteStore: Send + Sync {
-    /// Keeps the bytes of a file under a key, in the place of what is there. When this returns, they are kept.
+    /// Stores the bytes of a file under a key, and replaces an existing object. The object is durable once this returns.
     ///
     /// # Errors
-    /// The place does not do it, in words that tell no credential.
+    /// The remote fails; the message contains no credential.
     fn upload(&self, key: &str, file: &Path) -> io::Result<()>;
 
-    /// Writes what is kept under a key into a file that is there. `false`: nothing is.
+    /// Writes the object under a key into an existing file. Returns false if there is no such object.
     ///
     /// # Errors
-    /// The place does not do it, or it has more than `bytes_max` bytes there.
+    /// The remote fails, or the object has more than `bytes_max` bytes.
     fn download(&self, key: &str, file: &Path, bytes_max: u64) -> io::Result<bool>;
 
     /// The keys that begin with this; `None` of a place that cannot tell.
@@ -62,20 +62,20 @@ pub trait RemoteStore: Send + Sync {
         Ok(None)
     }
 
-    /// Forgets what is kept under a key, if anything is. A place that cannot keeps it.
+    /// Removes the object under a key, if there is one. A remote that cannot remove objects retains it.
     ///
     /// # Errors
-    /// The place does not do it.
+    /// The remote fails.
     fn remove(&self, key: &str) -> io::Result<()> {
         let _ = key;
         Ok(())
     }
 }
 
-/// The remote of a store, and what this process knows of its copies.
+/// Remote of a store, and this process's knowledge of its copies.
 pub(super) struct Remote {
     pub(super) place: Arc<dyn RemoteStore>,
-    /// Wakes whoever sends what is queued.
+    /// Signal that wakes the thread of the queue.
     pub(super) signal: Arc<Signal>,
 }
 
@@ -88,20 +88,20 @@ impl fmt::Debug for Remote {
 /// Objects that were held to their digest: the number and the size of the file.
 pub(super) type Verified = Mutex<HashMap<String, (u64, u64)>>;
 
-/// What the remote says of an artifact.
+/// Note of an artifact in the remote store.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RemoteNote {
-    /// The folder of notes that it belongs to.
+    /// Folder of notes that the artifact belongs to.
     pub(super) holder: String,
     pub(super) note: Note,
 }
 
-/// What is put aside of an artifact, as it lies on disk.
+/// Record of a quarantined artifact, as stored on disk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Quarantined {
-    /// In nanoseconds since the Unix epoch.
+    /// Time of quarantine, in nanoseconds since the Unix epoch.
     at: u64,
-    /// Whether the remote copy was damaged as well.
+    /// True if the remote copy was damaged as well.
     remote: bool,
 }
 
@@ -130,8 +130,8 @@ pub(super) fn digest_of(file: &mut impl Read) -> io::Result<String> {
 }
 
 impl ArtifactStore {
-    /// Opens an object to read. One that is missing or damaged is fetched back if there is a remote. `digest` is what it must have, as far
-    /// as that is known.
+    /// Opens an object for reading. A missing or damaged object is restored from the remote, if there is one. `digest` is
+    /// the expected digest, if it is known.
     pub(super) fn open_object(&self, id: &str, digest: Option<&str>) -> Result<File, ArtifactError> {
         let path = self.objects().join(id);
         match open_file(&path) {
@@ -148,8 +148,8 @@ impl ArtifactStore {
         }
     }
 
-    /// Whether a file has the digest that it must have. It is read once by each process; in temporary stores never, which a crash of the
-    /// machine may damage.
+    /// Returns true if a file has the expected digest. Each process reads a file once for this. Files of temporary stores,
+    /// which may be damaged by a crash of the machine, are never checked.
     pub(super) fn is_sound(&self, id: &str, file: &File, digest: Option<&str>) -> Result<bool, ArtifactError> {
         let Some(digest) = digest.filter(|_| !self.is_temporary()) else { return Ok(true) };
         let cannot_read = |error| failed(&self.objects().join(id), "read")(error);
@@ -165,7 +165,7 @@ impl ArtifactStore {
         Ok(is_sound)
     }
 
-    /// Whether the object has this digest, read anew. One that is not there has none.
+    /// Returns true if the object has this digest. The file is read anew; a missing or unreadable object has none.
     pub(super) fn has_digest(&self, id: &str, digest: &str) -> Result<bool, ArtifactError> {
         let path = self.objects().join(id);
         let mut file = match open_file(&path) {
@@ -207,10 +207,10 @@ impl ArtifactStore {
         open_file(&path).map_err(failed(&path, "open"))
     }
 
-    /// Fetches an object that is not here, if what the remote says of it is accepted. Says whether it is here now.
+    /// Restores a missing object, if the remote's note is accepted. Returns true if the object was restored.
     ///
     /// # Errors
-    /// `Damaged` when the remote copy is; `Remote`; what storing says.
+    /// `Damaged` when the remote copy is; `Remote`; errors of storing.
     pub(super) fn restore(
         &self,
         id: &str,
@@ -259,14 +259,14 @@ impl ArtifactStore {
         Ok(true)
     }
 
-    /// What the remote says of an artifact, if it knows of it.
+    /// Returns the remote's note of an artifact, if there is one.
     pub(super) fn remote_note(&self, id: &str, remote: &Remote) -> Result<Option<RemoteNote>, ArtifactError> {
         let found: Option<RemoteNote> = self.remote_json(&note_key(id), NOTE_BYTES_MAX, remote)?;
         // The remote may have been given anything, and this becomes the name of a folder.
         Ok(found.filter(|found| is_id(&found.holder)))
     }
 
-    /// What is kept under a key, if it is and says what it should.
+    /// Downloads and parses the JSON under a key. Returns `None` if it is missing or invalid.
     pub(super) fn remote_json<T: for<'de> Deserialize<'de>>(
         &self,
         key: &str,
@@ -283,7 +283,7 @@ impl ArtifactStore {
         Ok(serde_json::from_slice(&bytes).ok())
     }
 
-    /// A file for what comes from the remote. It is told from what a process left behind that was killed.
+    /// Creates a file for a download. It is locked, which distinguishes it from files of killed processes.
     pub(super) fn scratch(&self) -> Result<NamedTempFile, ArtifactError> {
         let folder = self.unfinished();
         let _lock = self.lock()?;
@@ -324,7 +324,7 @@ impl ArtifactStore {
         self.write_json(&folder, &format!("{id}.json"), &Quarantined { at: wall_nanos(), remote })
     }
 
-    /// Whether all copies of an object were found damaged a short while ago.
+    /// Returns true if all copies of an object were found damaged within [`TRIED_AGAIN_AFTER`].
     fn is_given_up(&self, id: &str) -> bool {
         let found: Option<Quarantined> = read_json(&self.quarantined().join(format!("{id}.json")));
         found.is_some_and(|found| {
@@ -343,7 +343,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Removes what was put aside of an object, because a good one is there.
+    /// Removes the quarantined copy of an object, which an intact one has replaced.
     pub(super) fn forget_quarantined(&self, id: &str) -> Result<(), ArtifactError> {
         for name in [id.to_owned(), format!("{id}.json")] {
             super::remove_file(&self.quarantined().join(name))?;

@@ -1,4 +1,4 @@
-//! What one session reaches of a store.
+//! View that one session has of a store.
 
 use std::{
     fs::{self, File},
@@ -13,9 +13,9 @@ use super::{
     word, writer::Keeper,
 };
 
-/// A store as a session sees it: what the session keeps in it, and what it was handed. Nothing else that is in the store
-/// can be read, listed or confirmed through this: what belongs to others is answered like what does not exist, after the
-/// same work. Every method waits for the disk.
+/// A session's view of a store: the artifacts that the session stores, and those that it inherited or that callers stored
+/// for it. Other artifacts of the store cannot be read, listed or confirmed through it: requests for them are answered like
+/// requests for missing artifacts, after the same work. Every method blocks on the disk.
 #[derive(Clone, Debug)]
 pub struct SessionArtifacts {
     store: ArtifactStore,
@@ -23,26 +23,26 @@ pub struct SessionArtifacts {
     keys: Arc<ArtifactKeys>,
 }
 
-/// A place where notes are that a session reaches.
+/// A folder of notes that a session can access.
 struct Place<'k> {
     holder: String,
-    /// What makes the ids there; nothing where they may have been made elsewhere.
+    /// Key of the ids in this folder; `None` where ids may have been derived from other keys.
     key: Option<&'k ArtifactKey>,
-    /// What was kept there later is not reached.
+    /// Upper bound in nanoseconds since the Unix epoch: artifacts that were stored later are not accessible.
     until: u64,
 }
 
 impl ArtifactStore {
-    /// The store as the session of this name and these keys sees it. It also reaches what callers have put into the store
-    /// for a session of its name, unless the store is a temporary one, where names are anybody's.
+    /// Returns the view of the session with this name and these keys. It includes artifacts that callers stored for a
+    /// session of this name, unless the store is a temporary one, where names are not exclusive.
     pub fn for_session(&self, session: &str, keys: Arc<ArtifactKeys>) -> SessionArtifacts {
         let keeper =
             Keeper { key: keys.own.clone(), holder: keys.own.holder(), session: session.to_owned(), is_dataset: false };
         SessionArtifacts { store: self.clone(), keeper: Arc::new(keeper), keys }
     }
 
-    /// Names an artifact as an agent's output; the name is the label with a number behind it when the holder has that name
-    /// already. `None` when the holder has as many names as it may.
+    /// Names an artifact as an agent's output. The name is the label, with a number appended if the holder uses it already.
+    /// Returns `None` when the holder has the maximum number of names.
     fn label(&self, holder: &str, label: &str, id: &str) -> Result<Option<String>, ArtifactError> {
         let folder = self.agents().join(holder);
         let _lock = self.lock()?;
@@ -77,17 +77,17 @@ impl ArtifactStore {
 }
 
 impl SessionArtifacts {
-    /// What it may hold.
+    /// Returns the quota of the store.
     pub fn quota(&self) -> ArtifactQuota {
         self.store.quota()
     }
 
-    /// Whether nobody gave the store; see [`ArtifactStore::temporary`].
+    /// Returns true if the store is a temporary one; see [`ArtifactStore::temporary`].
     pub fn is_temporary(&self) -> bool {
         self.store.is_temporary()
     }
 
-    /// Begins an artifact whose bytes come in pieces.
+    /// Begins an artifact whose bytes are written in pieces.
     ///
     /// # Errors
     /// `Io`.
@@ -105,9 +105,8 @@ impl SessionArtifacts {
         writer.finish(description)
     }
 
-    /// Stores the output of an agent, to be found as `agent://<name>` in this session. Returns the name: the label, with a
-    /// number behind it when the session has that name already, or the artifact's id where the label is empty, or there is no
-    /// room for one.
+    /// Stores the output of an agent under `agent://<name>` in this session. Returns the name: the label, with a number
+    /// appended if the session uses it already, or the artifact's id if the label is empty, or there is no room for a name.
     ///
     /// # Errors
     /// `TooLarge`, `Io`.
@@ -119,7 +118,7 @@ impl SessionArtifacts {
         Ok(named.unwrap_or(artifact.id))
     }
 
-    /// The output of an agent of this session, by the name it was stored under or its id.
+    /// Returns the output of an agent of this session, by the name it was stored under or its id.
     ///
     /// # Errors
     /// `Unknown`, `Io`.
@@ -137,7 +136,7 @@ impl SessionArtifacts {
         if is_id(name) { self.get(name).map_err(|_| unknown()) } else { Err(unknown()) }
     }
 
-    /// What is known of an artifact, by its URI or its whole id.
+    /// Returns an artifact by its URI or its whole id.
     ///
     /// # Errors
     /// `NotWhole`, `Unknown`, `Io`.
@@ -158,7 +157,7 @@ impl SessionArtifacts {
         self.fetch_back(&given)?.ok_or(ArtifactError::Unknown(given))
     }
 
-    /// What the remote has of what the session reaches, once it is here.
+    /// Restores an artifact from the remote, if the session has access to it.
     fn fetch_back(&self, id: &str) -> Result<Option<Artifact>, ArtifactError> {
         let Some(remote) = &self.store.inner.remote else { return Ok(None) };
         let place_of = |holder: &str| self.places().find(|place| place.holder == holder);
@@ -175,8 +174,8 @@ impl SessionArtifacts {
         place.map_or(Ok(None), |place| self.at(&place, id))
     }
 
-    /// Opens the bytes of an artifact, and notes that it was used. A copy that is missing or damaged is fetched back from the
-    /// remote, if there is one.
+    /// Opens the bytes of an artifact, and records the use. A copy that is missing or damaged is restored from the remote,
+    /// if there is one.
     ///
     /// # Errors
     /// As [`SessionArtifacts::get`]; `Damaged`, `Remote`.

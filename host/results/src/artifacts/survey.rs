@@ -12,12 +12,12 @@ pub(super) struct Held {
     pub(super) holders: Vec<String>,
     /// The files that name it as an agent's output.
     labels: Vec<PathBuf>,
-    /// Whether a dataset refers to it.
+    /// True if a dataset refers to the artifact.
     pub(super) is_pinned: bool,
 }
 
 impl ArtifactStore {
-    /// All objects by id, or the one that is wanted, with what is noted of them.
+    /// Returns all objects by id, or the given one, with their notes.
     pub(super) fn survey(&self, wanted: Option<&str>) -> Result<BTreeMap<String, Held>, ArtifactError> {
         let ids = wanted.map_or_else(|| names_in(&self.objects()), |id| Ok(vec![id.to_owned()]))?;
         let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a store keeps, and what it lets go.
+//! Tests of what a store retains and what it evicts.
 
 use std::{io::Read, sync::Arc, thread, time::Duration};
 
@@ -13,7 +13,7 @@ fn store(quota: ArtifactQuota) -> (TempDir, ArtifactStore) {
     (folder, store)
 }
 
-/// What is said of every artifact here.
+/// Description of every artifact in these tests.
 const OUTPUT: Description<'_> = Description { mime_type: "text/plain", title: Some("output") };
 
 /// The store as a new session sees it.
@@ -33,7 +33,7 @@ fn text(store: &ArtifactStore, id: &str) -> String {
     text
 }
 
-/// Pretends that an artifact was used so many seconds ago.
+/// Sets the last use of an artifact to so many seconds ago.
 fn age(artifact: &Artifact, seconds: u64) {
     let then = SystemTime::now() - Duration::from_secs(seconds);
     File::open(&artifact.path).expect("there").set_modified(then).expect("set");
@@ -269,7 +269,7 @@ fn names_of_agents_outputs_are_bounded() {
     assert_eq!(sixth, own.get(&sixth).expect("an id").id, "without a name");
 }
 
-/// What was counted once is not counted again, unless something else was at work.
+/// Checks that totals are cached, and recounted only after a crash or changes by other programs.
 #[test]
 fn totals_are_kept_and_counted_again_after_a_crash_or_an_older_program() {
     let (_folder, store) = store(ArtifactQuota { session_count: 100, ..ArtifactQuota::default() });

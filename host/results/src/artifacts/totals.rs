@@ -1,8 +1,9 @@
-//! How much a store and each of its sessions has, kept in small files so that storing one artifact does not look at all.
+//! Totals of a store and of each of its sessions, cached in small files so that storing an artifact need not scan the
+//! store.
 //!
-//! Totals are read, removed, and written anew under the store's lock, with what was changed in between: a process that
-//! is killed meanwhile leaves none, and whoever comes next counts again. Beside them stands when the folder that they
-//! are of was last changed, so that what an older program, a person or a crash of the machine does is noticed as well.
+//! Totals are read, removed and written anew under the store's lock, together with the changes. A process that is killed in
+//! between leaves no totals, and the next process recounts. Each file also holds the modification time of the folder that
+//! it describes, so that changes by an older program, a person or a crash of the machine are detected.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArtifactError, ArtifactStore, is_id, names_in, read_json, remove_file};
 
-/// What is called like no holder.
+/// Name of the totals of the whole store; no holder has this name.
 const ALL: &str = "all";
 
 /// The totals of a store, or of one holder of notes in it.
@@ -25,22 +26,22 @@ pub(super) struct Totals {
     pub(super) bytes: u64,
     /// Names of agents' outputs.
     pub(super) labels: usize,
-    /// None was last used before this, in seconds since the Unix epoch.
+    /// Lower bound of the last uses, in seconds since the Unix epoch.
     pub(super) oldest: u64,
-    /// When those that are too old were last looked for, likewise.
+    /// Time of the last sweep for expired artifacts, in seconds since the Unix epoch.
     pub(super) swept_at: u64,
-    /// When the folder was last changed: seconds and nanoseconds.
+    /// Modification time of the folder: seconds and nanoseconds.
     pub(super) changed: (u64, u32),
 }
 
 impl Totals {
-    /// One of so many bytes was added.
+    /// Counts an added artifact of this size.
     pub(super) fn add(&mut self, bytes: u64) {
         self.count = self.count.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// One of so many bytes was removed.
+    /// Counts a removed artifact of this size.
     pub(super) fn subtract(&mut self, bytes: u64) {
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -59,12 +60,12 @@ fn changed(folder: &Path) -> (u64, u32) {
 }
 
 impl ArtifactStore {
-    /// What the store has, all in all. The store is locked.
+    /// Takes the totals of the whole store. The caller holds the store's lock.
     pub(super) fn take_all(&self) -> Result<Totals, ArtifactError> {
         self.take(ALL, &self.objects(), None)
     }
 
-    /// What one holder of notes has. The store is locked.
+    /// Takes the totals of one holder of notes. The caller holds the store's lock.
     pub(super) fn take_held(&self, holder: &str) -> Result<Totals, ArtifactError> {
         self.take(holder, &self.notes().join(holder), Some(&self.agents().join(holder)))
     }
@@ -88,17 +89,17 @@ impl ArtifactStore {
         Ok(totals)
     }
 
-    /// Writes what [`ArtifactStore::take_all`] took, with what was changed since.
+    /// Writes the updated totals that [`ArtifactStore::take_all`] returned.
     pub(super) fn keep_all(&self, totals: Totals) {
         self.keep(ALL, &self.objects(), totals);
     }
 
-    /// Writes what [`ArtifactStore::take_held`] took, with what was changed since.
+    /// Writes the updated totals that [`ArtifactStore::take_held`] returned.
     pub(super) fn keep_held(&self, holder: &str, totals: Totals) {
         self.keep(holder, &self.notes().join(holder), totals);
     }
 
-    /// Totals that cannot be written are counted again by whoever comes next.
+    /// Writes totals. If that fails, the next process recounts.
     fn keep(&self, name: &str, folder: &Path, totals: Totals) {
         let totals = Totals { changed: changed(folder), ..totals };
         let write =
@@ -108,7 +109,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Has all be counted again. The store is locked.
+    /// Removes all totals, so that they are recounted. The caller holds the store's lock.
     pub(super) fn forget_totals(&self) -> Result<(), ArtifactError> {
         for name in names_in(&self.totals())? {
             remove_file(&self.totals().join(name))?;

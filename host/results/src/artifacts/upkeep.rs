@@ -1,4 +1,4 @@
-//! What the owner of a store does with its remote, and with what is damaged: verify, push, pull.
+//! Maintenance of a store with a remote, for its owner: verify, push, pull.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,50 +9,50 @@ use super::{
     remote::{Remote, digest_of, note_key, object_key, remote_failed},
 };
 
-/// Artifacts that a report names.
+/// Maximum number of artifacts that a report names.
 const NAMED_MAX: usize = 1_000;
 
-/// What came of holding artifacts to their digests.
+/// Result of verifying artifacts against their digests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Artifacts that are what they were when they were stored.
+    /// Number of artifacts that are intact.
     pub sound: usize,
-    /// Artifacts of which an older program kept no digest, so that nothing is known.
+    /// Number of artifacts without a digest, which older versions stored; they cannot be verified.
     pub unknown: usize,
-    /// Those that were missing or damaged here, and were fetched back.
+    /// Ids of artifacts that were missing or damaged locally and were restored from the remote.
     pub healed: Vec<String>,
-    /// Those whose remote copies were missing or damaged, and are sent again.
+    /// Ids of artifacts whose remote copies were missing or damaged; they are sent again.
     pub sent: Vec<String>,
-    /// Those of which there is no good copy. What is left of them was put aside.
+    /// Ids of artifacts without an intact copy. Their remains were quarantined.
     pub lost: Vec<String>,
 }
 
-/// What was sent to the remote.
+/// Result of a push.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pushed {
-    /// Artifacts and versions of datasets that the remote did not have.
+    /// Number of artifacts and versions of datasets that were sent because the remote did not have them.
     pub sent: usize,
-    /// What it still does not have, because another process is about to send it.
+    /// Number of entries that are still pending because another process is about to send them.
     pub queued: usize,
 }
 
-/// What came from the remote.
+/// Result of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pulled {
-    /// Versions of datasets that others published.
+    /// Number of versions of datasets that others published.
     pub versions: usize,
-    /// Artifacts that were not here, or damaged.
+    /// Number of restored artifacts, which were missing or damaged locally.
     pub artifacts: usize,
-    /// Those of which there is no good copy.
+    /// Ids of artifacts without an intact copy.
     pub lost: Vec<String>,
 }
 
 impl ArtifactStore {
-    /// Holds artifacts to their digests: these, or all. What is missing or damaged is fetched back if there is a remote. With `remote`,
-    /// the copies there are read as well, and those that are missing or damaged are sent again.
+    /// Verifies the given artifacts, or all, against their digests. Missing and damaged ones are restored if there is a
+    /// remote. With `remote`, the remote copies are read as well, and missing and damaged ones are sent again.
     ///
     /// # Errors
     /// As [`ArtifactStore::get`]; `NoRemote`, `Remote`.
@@ -71,7 +71,7 @@ impl ArtifactStore {
         Ok(verified)
     }
 
-    /// Says whether it is here, whole.
+    /// Verifies one artifact. Returns true if there is an intact local copy.
     fn verify_one(&self, id: &str, note: &Note, verified: &mut Verified) -> Result<bool, ArtifactError> {
         let path = self.objects().join(id);
         let digest = note.digest.as_deref();
@@ -103,7 +103,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Whether the remote has a good copy.
+    /// Returns true if the remote has an intact copy.
     fn is_sound_there(&self, id: &str, note: &Note) -> Result<bool, ArtifactError> {
         let remote = self.remote()?;
         let Some(there) = self.remote_note(id, remote)? else { return Ok(false) };
@@ -118,7 +118,8 @@ impl ArtifactStore {
         }
     }
 
-    /// Sends what the remote does not have: these artifacts, or all and the versions of datasets. Waits until it is there.
+    /// Sends what the remote does not have: the given artifacts, or all artifacts and versions of datasets. Waits until
+    /// they are there.
     ///
     /// # Errors
     /// As [`ArtifactStore::get`]; `NoRemote`, `Remote`.
@@ -150,11 +151,11 @@ impl ArtifactStore {
         Ok(Pushed { sent: before.saturating_sub(queued), queued })
     }
 
-    /// Fetches from the remote: these artifacts; or the versions of all datasets with their rows, and what is noted here and
-    /// missing or damaged; with `all`, everything that the remote has.
+    /// Fetches from the remote: the given artifacts; or the versions of all datasets with their rows, and artifacts with a
+    /// local note whose bytes are missing or damaged; with `all`, everything that the remote has.
     ///
     /// # Errors
-    /// As [`ArtifactStore::get`]; `NoRemote`, `Remote`; that what is stored leaves no room.
+    /// As [`ArtifactStore::get`]; `NoRemote`, `Remote`; the store is full.
     pub fn pull(&self, ids: &[String], all: bool) -> Result<Pulled, ArtifactError> {
         let remote = self.remote()?;
         let mut pulled = Pulled::default();
@@ -202,13 +203,13 @@ impl ArtifactStore {
         self.inner.remote.as_ref().ok_or(ArtifactError::NoRemote)
     }
 
-    /// The keys that the remote has; none of one that cannot tell.
+    /// Returns the keys in the remote; empty for a remote that cannot list them.
     fn listed(&self, prefix: &str, remote: &Remote) -> Result<BTreeSet<String>, ArtifactError> {
         let listed = remote.place.list(prefix).map_err(remote_failed("list what is in"))?;
         Ok(listed.unwrap_or_default().into_iter().collect())
     }
 
-    /// Artifacts that are noted, each with a folder that has a note of it: these, or all.
+    /// Returns the artifacts with a note, the given ones or all, each with a folder that has the note.
     fn noted(&self, ids: &[String]) -> Result<BTreeMap<String, (String, Note)>, ArtifactError> {
         let wanted: Vec<String> = ids.iter().map(|id| self.resolve(id)).collect::<Result<_, _>>()?;
         let mut found = BTreeMap::new();
@@ -227,7 +228,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Works on the queue until nothing is left, or another process works on it.
+    /// Processes the queue until it is empty, or another process works on it.
     fn finish_queue(&self) -> Result<(), ArtifactError> {
         while self.queued()? > 0 {
             if self.work_off()? == 0 {
@@ -246,7 +247,7 @@ fn named(ids: &mut Vec<String>, id: String) {
     }
 }
 
-/// What a store says of its datasets, which were not asked for by a name.
+/// Converts an error of a dataset for operations that do not name a dataset.
 fn artifact_error(error: DatasetError) -> ArtifactError {
     match error {
         DatasetError::Artifact(error) => error,

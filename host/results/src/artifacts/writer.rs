@@ -1,4 +1,4 @@
-//! An artifact on its way in.
+//! Writer of artifacts.
 
 use std::{
     collections::HashMap,
@@ -18,28 +18,28 @@ use super::{
     make_folder, open_file, read_json, touch, word,
 };
 
-/// Bytes that an artifact may have before room is made for it.
+/// Maximum size in bytes of an artifact for which no room is claimed.
 const UNCLAIMED_BYTES_MAX: u64 = 1 << 20;
-/// Bytes for which room is made at a time.
+/// Granularity in bytes at which room is claimed.
 const CLAIM_BYTES: u64 = 4 << 20;
 
-/// In whose name something is kept.
+/// Owner of an artifact that is being written.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) key: ArtifactKey,
-    /// Its folder of notes.
+    /// Name of its folder of notes.
     pub(super) holder: String,
-    /// What people call it.
+    /// Name of the session, for people.
     pub(super) session: String,
-    /// Whether it is a dataset, whose artifacts make no room for others.
+    /// True for a dataset, whose artifacts are never evicted for others.
     pub(super) is_dataset: bool,
 }
 
-/// Bytes for which room was made and which are not stored yet, by store and by holder, of this whole process. What is
-/// small counts when it is stored.
+/// Bytes that are claimed and not stored yet, by store and by holder, in this process. Small artifacts count only once they
+/// are stored.
 static CLAIMED: LazyLock<Mutex<HashMap<(PathBuf, String), u64>>> = LazyLock::new(Default::default);
 
-/// Room that was made for an artifact on its way in, until it is dropped.
+/// Claim of room for an unfinished artifact, released when it is dropped.
 #[derive(Debug)]
 struct Claim {
     place: (PathBuf, String),
@@ -47,7 +47,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Claims of others: in this store, and of this holder.
+    /// Returns the claims of others: in this store, and of this holder.
     fn of_others(&self, claimed: &HashMap<(PathBuf, String), u64>) -> (u64, u64) {
         let all = claimed.iter().filter(|((store, _), _)| *store == self.place.0).map(|(_, bytes)| bytes).sum::<u64>();
         let held = claimed.get(&self.place).copied().unwrap_or_default();
@@ -72,7 +72,7 @@ impl Drop for Claim {
     }
 }
 
-/// Takes the bytes of an artifact. Dropped before [`ArtifactWriter::finish`], it leaves nothing.
+/// Writer of an artifact's bytes. Dropped before [`ArtifactWriter::finish`], it leaves nothing.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     store: ArtifactStore,
@@ -95,12 +95,12 @@ impl ArtifactWriter {
         Ok(ArtifactWriter { store, keeper, file, digest: Sha256::new(), size_bytes: 0, claim })
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes written so far.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Bytes that it has room for. What else is on its way in takes from it.
+    /// Returns the number of bytes that may still be written. Other unfinished artifacts reduce it.
     pub fn room(&self) -> u64 {
         self.bytes_max(self.claim.of_others(&lock(&CLAIMED))).saturating_sub(self.size_bytes)
     }
@@ -130,7 +130,7 @@ impl ArtifactWriter {
         Ok(())
     }
 
-    /// Makes room for so many bytes, and some more, before they are written.
+    /// Claims room for an artifact of this size, and some more, before the bytes are written.
     fn claim(&mut self, bytes: u64) -> Result<(), ArtifactError> {
         let (claim, others) = {
             let mut claimed = lock(&CLAIMED);
@@ -152,16 +152,16 @@ impl ArtifactWriter {
         Ok(())
     }
 
-    /// What was written so far, as a file.
+    /// Opens the bytes that were written so far as a file.
     pub(super) fn written(&self) -> Result<File, ArtifactError> {
         self.file.reopen().map_err(failed(self.file.path(), "open"))
     }
 
-    /// Stores what was written. When this returns, no crash of the process or the machine loses it, unless the store is
-    /// a temporary one.
+    /// Stores the written bytes. Once this returns, the artifact survives crashes of the process and the machine, unless
+    /// the store is a temporary one.
     ///
     /// # Errors
-    /// `TooLarge` when it is larger than all that its session may have, `Io`.
+    /// `TooLarge` when it is larger than the quota of its session, `Io`.
     pub fn finish(self, description: Description<'_>) -> Result<Artifact, ArtifactError> {
         let digest = self.digest.clone().finalize();
         let id = self.keeper.key.id_of(&digest);
@@ -176,12 +176,12 @@ impl ArtifactWriter {
         self.store_as(id, note, true)
     }
 
-    /// The digest of what was written, in hexadecimal digits.
+    /// Returns the digest of the written bytes in hexadecimal digits.
     pub(super) fn digest(&self) -> String {
         hexadecimal(&self.digest.clone().finalize())
     }
 
-    /// Stores what came back from the remote.
+    /// Stores an artifact that was fetched from the remote.
     ///
     /// # Errors
     /// As [`ArtifactWriter::finish`].

@@ -1,4 +1,4 @@
-//! Calls of bridges, which a result tells of as status events: what the events of a call say, once the call has come back.
+//! Calls of bridges, which a result reports as status events once they have completed.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -4,12 +4,12 @@ use cellar_core::event::Fetch;
 
 use super::RunResult;
 
-/// Fetches that a result keeps.
+/// Maximum number of fetches in a result.
 const FETCHES_MAX: usize = 1_000;
-/// Bytes of fetches that a result keeps.
+/// Maximum size of the fetches in a result, in bytes.
 const FETCHES_BYTES_MAX: usize = 4 << 20;
 
-/// What is taken of that.
+/// Consumption of these limits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Used {
     count: usize,
@@ -29,7 +29,7 @@ impl RunResult {
         result.fetches.push(fetch.clone());
     }
 
-    /// What the run fetched from connectors, in order of its cells.
+    /// Returns the fetches of the run from connectors, in the order of its cells.
     pub fn fetches(&self) -> impl Iterator<Item = &Fetch> {
         self.cells.iter().flat_map(|result| &result.fetches)
     }

@@ -1,5 +1,5 @@
-//! The line that a text ends with, as a terminal shows it: a carriage return goes back to its start, and what comes next is
-//! written over what stands there.
+//! The last line of a text, as a terminal shows it: a carriage return moves the cursor to its start, and further text
+//! overwrites it.
 
 /// Bytes of a line that can still be written over. A longer one stays as it is.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -8,12 +8,12 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     text: String,
-    /// Where the next character goes.
+    /// Position of the next character.
     cursor: usize,
 }
 
 impl Line {
-    /// Takes the next piece of a text, and hands on what nothing can change any more.
+    /// Takes the next piece of a text, and passes on the text that can no longer change.
     pub(super) fn push(&mut self, mut text: &str, mut settled: impl FnMut(&str)) {
         while let Some(place) = text.find('\r') {
             self.push_lines(&text[..place], &mut settled);
@@ -59,12 +59,12 @@ impl Line {
         }
     }
 
-    /// What stands in it.
+    /// Returns the text of the line.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What stands in it, which nothing is written over any more.
+    /// Takes the text of the line, which cannot be overwritten any more.
     pub(super) fn take(&mut self) -> String {
         self.cursor = 0;
         std::mem::take(&mut self.text)

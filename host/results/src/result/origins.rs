@@ -6,11 +6,11 @@ use cellar_core::origin::Origin;
 
 use super::RunResult;
 
-/// Names that a result keeps the origins of. A kernel keeps no more.
+/// Maximum number of names whose origins a result holds. A kernel holds no more.
 const NAMES_MAX: usize = 10_000;
 
 impl RunResult {
-    /// Takes in what a cell has bound and deleted.
+    /// Records the names that a cell has bound and deleted.
     pub(super) fn bound(&mut self, origin: &Origin, names: &[String], deleted: &[String]) {
         for name in deleted {
             self.origins.remove(name);

@@ -1,18 +1,18 @@
-//! How much of what is displayed the results of this process keep, all together.
+//! Process-wide limit on the size of displays in results.
 //!
-//! A result is kept for as long as somebody may ask for it, and a host has the results of many runs. What each may keep would
-//! be too much if all did.
+//! A result is retained as long as a client may ask for it, and a host holds the results of many runs. The limits of the
+//! individual results would add up to too much.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of displays that any result may keep, whatever others do.
+/// Bytes of displays that each result may hold in any case.
 const OWN_BYTES: usize = 4 << 20;
-/// Bytes that all results may keep together beyond those.
+/// Bytes that all results together may hold beyond that.
 pub const RESULTS_BYTES_MAX: usize = 512 << 20;
 
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that one result keeps. Given back when it is dropped.
+/// Bytes that one result holds. Dropping it releases them.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     bytes: usize,
@@ -23,7 +23,7 @@ impl Room {
         self.bytes
     }
 
-    /// Takes as much as that in all, or changes nothing and says that there is no room.
+    /// Changes the size to `bytes` in all. Returns false, and changes nothing, if there is no room.
     pub(super) fn resize(&mut self, bytes: usize) -> bool {
         let (before, after) = (beyond_own(self.bytes), beyond_own(bytes));
         if after > before {
@@ -46,7 +46,7 @@ fn beyond_own(bytes: usize) -> usize {
 }
 
 impl Clone for Room {
-    /// A copy of a result keeps as much again, and nobody refuses it.
+    /// Clones the reservation. A copy of a result holds as many bytes again, regardless of the limit.
     fn clone(&self) -> Room {
         SHARED.fetch_add(beyond_own(self.bytes), Ordering::Relaxed);
         Room { bytes: self.bytes }

@@ -1,15 +1,15 @@
-//! What helpers and the engine reported.
+//! Status events of helpers and the engine.
 
 use cellar_core::event::Scalar;
 
 use super::{RunResult, STATUSES_BYTES_MAX, STATUSES_MAX};
 
-/// What a helper or the engine did.
+/// An operation of a helper or the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusEvent {
-    /// What was done: `read`, `write`, `tree`.
+    /// Name of the operation: `read`, `write`, `tree`.
     pub op: String,
-    /// To what, and how much.
+    /// Details of the operation, such as its object and amounts.
     pub fields: Vec<(String, Scalar)>,
 }
 

@@ -6,15 +6,15 @@ use crate::artifacts::ARTIFACT_SCHEME;
 pub const TOKENS_MAX: usize = 20_000;
 /// Tokens that are shown of a longer one.
 pub const TOKENS_SHOWN: usize = 4_096;
-/// Bytes of a text that are counted. A text that has more is long, whatever it is.
+/// Maximum size in bytes of a text whose tokens are counted. A larger text always counts as long.
 pub(super) const COUNTED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes that are counted at once: the time of the tokenizer grows with the square of a word's length.
 #[cfg(feature = "tokens")]
 const PIECE_BYTES: usize = 1 << 10;
 
-/// The first [`TOKENS_SHOWN`] tokens of a text that has more than [`TOKENS_MAX`], or of which this is only the
-/// beginning. The tokens are those of `o200k_base`.
+/// Returns the first [`TOKENS_SHOWN`] tokens of a text with more than [`TOKENS_MAX`], or of which this is only the
+/// beginning. Tokens are counted with `o200k_base`.
 pub(super) fn head_of_long(text: &str, is_beginning: bool) -> Option<&str> {
     // Every token has a byte at least. The tokenizer takes a moment to load.
     if !is_beginning && text.len() <= TOKENS_MAX {
@@ -47,14 +47,15 @@ fn count(text: &str) -> (usize, usize) {
     (count, shown)
 }
 
-/// The same by a rule of thumb, in a build without a tokenizer: a token has four bytes.
+/// Estimates the count in a build without a tokenizer: four bytes for each token.
 #[cfg(not(feature = "tokens"))]
 fn count(text: &str) -> (usize, usize) {
     const TOKEN_BYTES: usize = 4;
     (text.len().div_ceil(TOKEN_BYTES), text.floor_char_boundary(TOKENS_SHOWN * TOKEN_BYTES))
 }
 
-/// What a model is told behind the tokens that it is shown. Nothing follows the URI that could be taken for a part of it.
+/// Returns the reminder to a model that only the first tokens of an output are shown. The URI is followed by nothing that
+/// could be taken for a part of it.
 pub(super) fn reminder(place: Option<&str>) -> String {
     let place = place.map_or_else(
         || ".".to_owned(),
@@ -72,7 +73,8 @@ pub(super) fn reminder(place: Option<&str>) -> String {
     )
 }
 
-/// Where a text may be cut within its first `bytes`: behind a line, else before a word, else between characters.
+/// Returns the position within the first `bytes` of a text at which to cut it: after a line, else before a word, else
+/// between characters.
 #[cfg(feature = "tokens")]
 fn last_break(text: &str, bytes: usize) -> usize {
     let start = &text[..text.floor_char_boundary(bytes)];

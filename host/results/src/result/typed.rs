@@ -1,5 +1,5 @@
-//! What cells showed, by what it is: tables, figures, texts, failures; and each of them as blocks for a model, a page at a
-//! time. Read [`CellResult::outputs`] and [`Output::to_llm`] first.
+//! Typed outputs of cells: tables, figures, texts and failures, and their pages of blocks for a model. Start with
+//! [`CellResult::outputs`] and [`Output::to_llm`].
 
 use std::{fmt, sync::Arc};
 
@@ -17,21 +17,21 @@ use crate::artifacts::{ARTIFACT_SCHEME, SessionArtifacts};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Output {
-    /// A table, with the file that has all of it.
+    /// A table, with the file that holds all of it.
     DataFrame(DataFrameObject),
-    /// A picture, with what it was drawn from.
+    /// A picture, with its specification.
     Figure(FigureObject),
-    /// Anything that is text: what was printed, a value, JSON, Markdown.
+    /// Any text: printed text, a value, JSON, Markdown.
     Primitive(PrimitiveObject),
-    /// Why the cell failed.
+    /// The failure of the cell.
     Exception(ExceptionObject),
-    /// What a handler of the host made of a display: see [`OutputTypes::register`].
+    /// An output that a handler of the host made of a display: see [`OutputTypes::register`].
     Registered(Arc<dyn TypedOutput>),
 }
 
 /// A type of output that the host adds.
 pub trait TypedOutput: fmt::Debug + Send + Sync {
-    /// What it is called.
+    /// Returns the name of the type.
     fn kind(&self) -> &str;
     /// Its blocks; see [`Output::to_llm`].
     fn to_llm(&self, view: &View) -> LlmPage;
@@ -45,7 +45,7 @@ pub struct DataFrameObject {
     pub path: Option<String>,
     /// Rows of the table.
     pub rows: u64,
-    /// Columns of the table, without those that name its rows.
+    /// Number of columns, without those of the index.
     pub columns: u64,
     /// Rows that are not among the records.
     #[serde(rename = "rowsLeftOut")]
@@ -58,20 +58,20 @@ pub struct DataFrameObject {
     /// The first and the last rows, each a JSON object.
     #[serde(rename = "data")]
     pub records: Vec<serde_json::Value>,
-    /// Why it was not kept.
+    /// Reason why the table was not stored.
     pub notice: Option<String>,
     /// The rows that the cell's reader saw, as Markdown.
     #[serde(skip)]
     pub preview: String,
 }
 
-/// The columns of a table, those that name its rows first.
+/// Columns of a table, those of the index first.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TableSchema {
-    /// Name and type of each, as far as they are told.
+    /// Name and type of each column, as far as they are known.
     pub fields: Vec<TableField>,
-    /// Names of those that name the rows.
+    /// Names of the columns of the index.
     #[serde(rename = "primaryKey")]
     pub primary_key: Vec<String>,
 }
@@ -80,47 +80,47 @@ pub struct TableSchema {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TableField {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
-    /// What the library that made the table calls its type.
+    /// Name of the type in the library that made the table.
     pub dtype: String,
 }
 
 /// A picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureObject {
-    /// What it was drawn from, such as a Vega-Lite specification: JSON.
+    /// Specification of the picture in JSON, such as a Vega-Lite specification.
     pub spec: Option<String>,
-    /// Its type and its file, where it was drawn.
+    /// MIME type and file, if the picture was drawn.
     pub image: Option<(String, Vec<u8>)>,
 }
 
 /// A text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimitiveObject {
-    /// All of it, as far as the result has it.
+    /// Text, as far as the result holds it.
     pub text: String,
 }
 
-/// Why a cell failed. Its traceback has the user's own frames only.
+/// Failure of a cell. Its traceback has the user's own frames only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExceptionObject {
     /// The failure.
     pub failure: Failure,
 }
 
-/// How much of an output goes into one page.
+/// Position and limits of one page of an output.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Where the page begins: a row of a table, a character of a text, from 0.
+    /// Start of the page: a row of a table or a character of a text, from 0.
     pub from: u64,
-    /// Rows of a table.
+    /// Maximum number of rows of a table.
     pub rows: u64,
-    /// Characters of a text, bytes of a table's rows.
+    /// Maximum number of characters of a text, or bytes of a table's rows.
     pub characters: usize,
-    /// Characters of one value of a table.
+    /// Maximum number of characters of one value of a table.
     pub value_characters: usize,
-    /// Where tables were kept. Without it, only what was shown of a table can be shown again.
+    /// Store with the tables. Without it, only the part of a table that was displayed can be shown again.
     pub artifacts: Option<SessionArtifacts>,
 }
 
@@ -133,13 +133,13 @@ impl Default for View {
 /// A page of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlmPage {
-    /// What a model reads.
+    /// Blocks for the model.
     pub blocks: Vec<Block>,
-    /// [`View::from`] of the next page, where there is one.
+    /// [`View::from`] of the next page, if there is one.
     pub next: Option<u64>,
 }
 
-/// A part of what a model reads.
+/// A block of a model's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// Text.
@@ -153,10 +153,10 @@ pub enum Block {
     },
 }
 
-/// Bytes that [`first_pages`] have together, but for the page that goes beyond it.
+/// Limit on the total size in bytes of [`first_pages`]; the page that reaches it is still included.
 pub const FIRST_PAGES_BYTES_MAX: usize = 4 << 20;
 
-/// The first page of each output. Those that there is no room for have one without blocks, and begin with the next.
+/// Returns the first page of each output. Once the limit is reached, pages are empty, and their next page is the first.
 pub fn first_pages(outputs: &[Output], view: &View) -> Vec<LlmPage> {
     let view = View { from: 0, ..view.clone() };
     let mut room = FIRST_PAGES_BYTES_MAX;
@@ -182,7 +182,7 @@ impl Block {
 
 type Handler = dyn Fn(&MimeBundle) -> Option<Arc<dyn TypedOutput>> + Send + Sync;
 
-/// The types of output that there are: those of [`Output`], and what the host adds.
+/// Registry of output types: those of [`Output`], and those that the host adds.
 #[derive(Clone, Default)]
 pub struct OutputTypes {
     handlers: Vec<Arc<Handler>>,
@@ -195,13 +195,13 @@ impl fmt::Debug for OutputTypes {
 }
 
 impl OutputTypes {
-    /// Adds a type: a function that makes an output of the displays that it knows. What was registered last is asked
-    /// first, and all before the types that are built in.
+    /// Registers a type: a function that converts the displays that it supports to an output. The latest handler is asked
+    /// first, and all handlers before the built-in types.
     pub fn register(&mut self, handler: impl Fn(&MimeBundle) -> Option<Arc<dyn TypedOutput>> + Send + Sync + 'static) {
         self.handlers.insert(0, Arc::new(handler));
     }
 
-    /// What a display is, such as one that `Session::value` gave.
+    /// Returns the typed output of a display, such as one that `Session::value` returned.
     pub fn output(&self, bundle: &MimeBundle) -> Output {
         if let Some(output) = self.handlers.iter().find_map(|handler| handler(bundle)) {
             return Output::Registered(output);
@@ -218,7 +218,7 @@ impl OutputTypes {
 }
 
 impl CellResult {
-    /// What the cell printed and displayed, in order, and why it failed.
+    /// Returns the output of the cell: printed texts and displays in order, and the failure last.
     pub fn outputs(&self, types: &OutputTypes) -> Vec<Output> {
         let mut outputs = Vec::new();
         let place = self.kept.as_ref().map(super::KeptText::place);
@@ -248,7 +248,7 @@ impl RunResult {
         pages.into_iter().flat_map(|page| page.blocks).chain(more).collect()
     }
 
-    /// Bytes that it takes to keep, about.
+    /// Returns the approximate size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         let cell = |cell: &CellResult| {
             let texts = cell.displays.iter().map(|display| &display.text_before).chain([&cell.text]);
@@ -269,7 +269,7 @@ impl RunResult {
 }
 
 impl Output {
-    /// What it is called.
+    /// Returns the name of the output's type.
     pub fn kind(&self) -> &str {
         match self {
             Output::DataFrame(_) => "dataframe",
@@ -280,8 +280,8 @@ impl Output {
         }
     }
 
-    /// A page of it for a model: rows of a table as CSV, a part of a text, an image. Reads the file of a table, so call it
-    /// where waiting for the disk is no harm.
+    /// Returns a page of the output for a model: rows of a table as CSV, a part of a text, an image. It reads the file of a
+    /// table, so call it where blocking on the disk is acceptable.
     pub fn to_llm(&self, view: &View) -> LlmPage {
         match self {
             Output::DataFrame(table) => table.to_llm(view),

@@ -16,22 +16,22 @@ pub const WINDOW_BYTES: usize = 50 << 10;
 /// Lines of text that a result shows of a cell, and of a run.
 pub const WINDOW_LINES: usize = 3_000;
 
-/// Bytes of the end of a text that are kept while it grows, for whoever looks on.
+/// Number of bytes of the end of a growing text that are retained for live readers.
 pub const LIVE_TAIL_BYTES: usize = 100 << 10;
 
-/// Bytes that the line for what was left out may take, but for where the rest is.
+/// Maximum length in bytes of the line for an omitted part, without the reference to the rest.
 const GAP_BYTES: usize = 100;
-/// Most bytes of where the rest is.
+/// Maximum length in bytes of the reference to the rest.
 const PLACE_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a headline that is said again; longer ones are cut.
+/// Maximum length in bytes of a repeated headline; longer ones are cut.
 const HEADLINE_BYTES_MAX: usize = 256;
-/// Lines of a head and of a tail, less those for what was left out and for a headline.
+/// Number of lines of a head and of a tail, without the lines for the omitted part and for a headline.
 const HALF_LINES: usize = (WINDOW_LINES - 1) / 2;
 
-/// How much of a text a result shows.
+/// Truncation of a text in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// Which bound was passed.
+    /// Limit that was exceeded.
     pub by: TruncatedBy,
     /// Bytes of the whole text.
     pub total_bytes: u64,
@@ -43,7 +43,7 @@ pub struct Truncation {
     pub output_lines: u64,
 }
 
-/// The bound that made a text too long.
+/// Limit that a text exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TruncatedBy {
@@ -66,32 +66,32 @@ impl TruncatedBy {
     }
 }
 
-/// A text as shown, and what is known of the rest.
+/// A text as shown, and information on the omitted rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The text; where some was left out, a line says how much.
+    /// Text; where a part was omitted, a line states its size.
     pub text: String,
-    /// Present when text was left out.
+    /// Truncation, if a part was omitted.
     pub truncation: Option<Truncation>,
-    /// The lines in it that say so.
+    /// Lines in it that stand for omitted parts.
     pub(super) gaps: Vec<Gap>,
 }
 
 impl Shown {
-    /// A text of which nothing was left out.
+    /// Creates a text without omitted parts.
     pub(super) fn whole(text: String) -> Shown {
         Shown { text, truncation: None, gaps: Vec::new() }
     }
 }
 
-/// A line that stands for what was left out of a text.
+/// A line that stands for an omitted part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// Where it begins.
+    /// Byte offset at which the line begins.
     pub(super) at: u64,
-    /// Lines that it stands for, less itself.
+    /// Number of lines that it stands for, minus itself.
     pub(super) lines: i64,
-    /// Bytes that it stands for, less its own.
+    /// Number of bytes that it stands for, minus its own.
     pub(super) bytes: i64,
 }
 
@@ -103,13 +103,13 @@ pub(super) struct Window {
     line: Line,
 }
 
-/// Head and tail of what nothing is written over any more.
+/// Head and tail of the text that can no longer be overwritten.
 #[derive(Clone, Debug, Default)]
 struct Settled {
     policy: OutputPolicy,
     /// The first bytes, as many as the policy shows at most.
     head: String,
-    /// Whether the head has taken all it will take.
+    /// True if the head is full.
     head_is_full: bool,
     /// The last bytes: [`LIVE_TAIL_BYTES`] at least, twice that at most.
     tail: String,
@@ -117,9 +117,9 @@ struct Settled {
     bytes: u64,
     /// Line ends seen.
     newlines: u64,
-    /// The lines in it that stand for what was left out before.
+    /// Lines in it that stand for parts that were omitted before.
     gaps: Vec<Gap>,
-    /// The lines in it that say what stands below them, with where each begins.
+    /// Headlines in it, with the offset of each.
     headlines: Vec<(u64, String)>,
 }
 
@@ -140,14 +140,14 @@ impl Window {
         self.line.push(text, |settled| self.settled.push(settled));
     }
 
-    /// Takes a text, in which these lines stand for what was left out of it.
+    /// Takes a text with lines that stand for omitted parts.
     pub(super) fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
         self.settle();
         self.settled.push_shown(text, gaps);
     }
 
-    /// Notes that the line that comes next says what stands below it. Where it is left out, and not all that it stands above, it is
-    /// said again.
+    /// Marks the next line as a headline of the text below it. If the line is omitted, but some of the text below it is
+    /// shown, the line is repeated.
     pub(super) fn headline(&mut self, line: &str) {
         self.settle();
         let line = line[..line.floor_char_boundary(HEADLINE_BYTES_MAX)].to_owned();
@@ -165,13 +165,13 @@ impl Window {
         }
     }
 
-    /// Lets nothing be written over any more.
+    /// Settles the current line: it can no longer be overwritten.
     fn settle(&mut self) {
         let line = self.line.take();
         self.settled.push(&line);
     }
 
-    /// What it would be if nothing came any more.
+    /// Returns the settled text, including the current line, as if the text ended here.
     fn whole(&self) -> Cow<'_, Settled> {
         if self.line.text().is_empty() {
             return Cow::Borrowed(&self.settled);
@@ -192,7 +192,7 @@ impl Window {
         self.settled.shrink();
     }
 
-    /// The end of the text, `bytes` long at most: from the start of a line where there is one.
+    /// Returns the end of the text, at most `bytes` long, from the start of a line if possible.
     pub(super) fn live_tail(&self, bytes: usize) -> String {
         self.whole().live_tail(bytes)
     }
@@ -245,7 +245,7 @@ impl Settled {
         }
     }
 
-    /// Takes a text, in which these lines stand for what was left out of it.
+    /// Takes a text with lines that stand for omitted parts.
     fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
         let at = self.bytes;
         self.gaps.extend(gaps.into_iter().map(|gap| Gap { at: at.saturating_add(gap.at), ..gap }));
@@ -269,7 +269,7 @@ impl Settled {
         self.tail.drain(..start);
     }
 
-    /// The end of the text, `bytes` long at most: from the start of a line where there is one.
+    /// Returns the end of the text, at most `bytes` long, from the start of a line if possible.
     fn live_tail(&self, bytes: usize) -> String {
         let from_head = bytes.saturating_sub(self.tail.len());
         let is_whole = self.bytes == self.kept_bytes() as u64;
@@ -377,7 +377,7 @@ fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The line that stands for what was left out.
+/// Returns the line that stands for an omitted part.
 fn gap_line(lines: u64, bytes: u64, place: &str) -> String {
     match lines {
         0 => format!("[… {bytes} bytes left out{place} …]"),

@@ -33,7 +33,7 @@ struct Kind {
     told: fn(i64) -> String,
 }
 
-/// How an array is made of numbers.
+/// Construction of an array from numbers.
 #[derive(Clone)]
 enum Made {
     Numbers(Vec<DataType>),
@@ -397,7 +397,7 @@ fn every_kind_keeps_its_gaps_in_files_of_many_rows() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the parts are, each row keeps its value.
+    /// Checks that each row keeps its value, in any parts.
     #[test]
     fn rows_keep_their_values_in_any_parts(
         parts in prop::collection::vec(

@@ -4,7 +4,7 @@ use cellar_files::Mount;
 
 use super::*;
 
-/// What the programs of these tests import, and have.
+/// Imports and data of the programs in these tests.
 const IMPORTS: &str = r#"
     (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -72,7 +72,7 @@ fn program(bytes: &[u8]) -> (tempfile::TempDir, ComponentProgram) {
     (folder, program)
 }
 
-/// What both forms of a program come to, which must be the same.
+/// Runs both forms of a program, checks that their results are the same, and returns the result.
 async fn ends(body: &str, change: impl Fn(&mut ComponentProgram, &Path), input: &str) -> Result<Vec<u8>, RunError> {
     let mut ends = Vec::new();
     for bytes in forms(body) {

@@ -25,7 +25,7 @@ type Service = StreamableHttpService<Example, LocalSessionManager>;
 /// A variable that every test has, in the place of a secret.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
-/// What a client sent, without the body.
+/// Request of a client, without the body.
 #[derive(Clone, Debug)]
 struct Seen {
     method: String,

@@ -1,4 +1,4 @@
-//! What datasets keep, and in which order.
+//! Tests of datasets: which versions are retained, and in which order.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! What goes to a remote, what comes back from it, and what a remote cannot do that fails, lies or is somebody else's.
+//! Tests of remote stores: uploads, restores, and remotes that fail, return wrong data or belong to somebody else.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,7 +18,7 @@ use super::{
 };
 
 const OUTPUT: Description<'_> = Description { mime_type: "text/plain", title: Some("output") };
-/// As long as a test waits for what is sent at all.
+/// Timeout of waiting for uploads in tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A remote that is a folder, and may be out of reach.
@@ -113,7 +113,7 @@ fn text(file: Result<File, ArtifactError>) -> String {
     text
 }
 
-/// What a crash of the machine, or a bad disk, leaves.
+/// Damages an object as a crash of the machine or a bad disk would.
 fn damage(folder: &TempDir, id: &str, bytes: &[u8]) {
     fs::write(folder.path().join("objects").join(id), bytes).expect("written");
 }

@@ -16,7 +16,7 @@ fn blocks(page: &LlmPage) -> Vec<&str> {
     page.blocks.iter().map(|block| if let Block::Text(text) = block { text.as_str() } else { "image" }).collect()
 }
 
-/// A table of so many rows in a store, as it is displayed.
+/// Stores a table with so many rows, and returns it as it is displayed.
 fn table(rows: u16) -> (tempfile::TempDir, (ArtifactStore, SessionArtifacts), MimeBundle) {
     let head = format!(
         r#"{{"rows":{rows},"index":{{"kind":"range","name":null,"start":0,"stop":{rows},"step":1}},"columns":
