@@ -3,6 +3,7 @@
 mod functions;
 mod patches;
 mod prelude;
+mod words;
 
 use std::{
     collections::HashSet,
