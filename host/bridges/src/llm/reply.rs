@@ -72,7 +72,7 @@ struct Function {
     arguments: String,
 }
 
-/// How an answer ended.
+/// End of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Whole,
@@ -82,7 +82,7 @@ enum End {
 }
 
 impl End {
-    /// The end that a `finish_reason` stands for: those of OpenAI, and those that gateways pass on from other services. A
+    /// Returns the end that a `finish_reason` stands for: those of OpenAI, and those that gateways pass on from other services. A
     /// reason that is not known is that of a whole answer, such as `eos`.
     fn of(reason: &str) -> End {
         match reason.to_ascii_lowercase().as_str() {

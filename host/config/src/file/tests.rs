@@ -165,6 +165,7 @@ names = ["Ada", { deep = true }]
 "#;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a file with every key, and all that is made of it")]
 fn the_documented_file_is_understood() {
     let config = parse(WHOLE).expect("valid");
     let file = SecretSource::File(Path::new("/etc/cellar/./secret.txt").to_owned());
