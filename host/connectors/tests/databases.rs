@@ -311,6 +311,7 @@ fn bounds() -> Bounds {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one server, and all that is read of it")]
 fn postgres_is_read() {
     let mut server = postgres();
     runtime(async {

@@ -50,6 +50,7 @@ fn text(number: i64) -> String {
     if number % 9 == 0 { String::new() } else { format!("{number} ø") }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: each type with its values")]
 fn kinds() -> Vec<Kind> {
     use DataType::*;
     let numbers = |name, said: DataType, told| Kind { name, made: Made::Numbers(vec![said.clone()]), said, told };
