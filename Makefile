@@ -95,7 +95,8 @@ suites: builder
 
 # All that tests need, compiled in one go.
 tests-compiled: test-setup
-	@$(CARGO) nextest run --release --locked --workspace --test '*' --examples --no-run
+	@$(CARGO) build --release --locked --workspace --examples
+	@$(CARGO) nextest run --release --locked --workspace --test '*' --no-run
 	@$(UNITS) --no-run
 
 test: all-guests test-setup ## Run every test
