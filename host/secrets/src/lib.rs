@@ -5,7 +5,7 @@
 //! them on its way to a cell; what is found becomes `***`. They are known to the whole process, so that no session
 //! is told those of another.
 //!
-//! Found are the credential itself and its usual encodings ([`forms`]): with the escapes of JSON and of the languages, of URLs,
+//! Found are the credential itself and its usual encodings (`forms`): with the escapes of JSON and of the languages, of URLs,
 //! of HTML and of mail, twice over as well; in base64 wherever it begins, and in hexadecimal digits, in broken lines too. A
 //! service that is out to pass on what it was given can always do so.
 

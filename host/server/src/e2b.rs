@@ -4,7 +4,7 @@
 //! each context that the client makes, over the same workspace. What clients say is translated: `control` makes, lists and
 //! ends sandboxes, `execute` runs cells, `contexts` and `files` are what they say, and `filesystem` answers the remote
 //! procedure calls (`connect`) by which the clients look after files. `sandboxes` keeps what sessions do not say of
-//! themselves. Read [`answer`] first.
+//! themselves. Read [`Interface::answer`] first.
 
 mod charts;
 mod connect;
