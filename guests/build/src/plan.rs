@@ -29,10 +29,10 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Carries it out. What was done stays: the next build goes on where this one failed.
+    /// Carries out the plan. Finished steps are kept, so that the next build continues where this one failed.
     ///
     /// # Errors
-    /// That of the first step that failed. What ran beside it is stopped.
+    /// Error of the first step that failed; the steps beside it are stopped.
     pub(crate) fn carry_out(&self, workshop: &Workshop) -> Result<()> {
         progress::expect(self.expected(workshop));
         let (last, first): (Vec<_>, Vec<_>) = self.guests.iter().copied().partition(|guest| guest.name() == LONGEST);

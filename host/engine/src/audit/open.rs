@@ -44,6 +44,13 @@ impl CalledAs {
         CalledAs { bridge, name, request_bytes, run, cell, began: Instant::now(), span }
     }
 
+    /// Traces the end of the call.
+    fn trace_end(&self, call: u64, duration: Duration, result: &CallResult) {
+        let (outcome, response_bytes) = call_outcome(result);
+        let duration_ms = fractional_millis(duration);
+        tracing::info!(parent: &self.span, call, outcome, duration_ms, response_bytes, "call ended");
+    }
+
     fn entry(&self, call: u64, duration: Duration, result: &CallResult) -> AuditKind {
         let (outcome, response_bytes) = call_outcome(result);
         AuditKind::Call(CallEntry {
@@ -95,9 +102,7 @@ impl OpenCalls {
     /// Logs a call that has ended, once. A call that cannot be logged fails.
     pub(crate) async fn ended(&mut self, call: u64, duration: Duration, result: &mut CallResult) {
         let Some(called) = self.open.remove(&call) else { return };
-        let (outcome, response_bytes) = call_outcome(result);
-        let duration_ms = fractional_millis(duration);
-        tracing::info!(parent: &called.span, call, outcome, duration_ms, response_bytes, "call ended");
+        called.trace_end(call, duration, result);
         let Some(auditor) = &self.auditor else { return };
         if let Err(reason) = auditor.write(called.run, called.entry(call, duration, result)).await {
             *result = Err(lost(&reason));
@@ -108,8 +113,7 @@ impl OpenCalls {
     pub(crate) fn cancelled(&mut self, call: u64, duration: Duration) {
         let Some(called) = self.open.remove(&call) else { return };
         let result = Err(CallError::new(CallErrorKind::Cancelled, ""));
-        let (outcome, _) = call_outcome(&result);
-        tracing::info!(parent: &called.span, call, outcome, duration_ms = fractional_millis(duration), "call ended");
+        called.trace_end(call, duration, &result);
         if let Some(auditor) = &self.auditor {
             // What is lost is in the host's log.
             auditor.write_later(called.run, called.entry(call, duration, &result));

@@ -22,6 +22,17 @@ struct Way {
     record: Option<RunRecord>,
 }
 
+impl Way {
+    /// Sends an event if there is capacity for it, and returns it otherwise.
+    fn try_send(&self, event: EventKind) -> Result<(), TrySendError<Box<EventKind>>> {
+        self.events.try_send(event, |event| {
+            if let Some(record) = &self.record {
+                record.told(event);
+            }
+        })
+    }
+}
+
 /// Kernel's end of a [`Hearer`], which sends nothing any more once this is dropped.
 #[derive(Debug)]
 pub(crate) struct Gate(Hearer);
@@ -36,6 +47,14 @@ impl Gate {
 
     pub(crate) fn hearer(&self) -> Hearer {
         self.0.clone()
+    }
+
+    /// Sends an event if there is capacity for it, and drops it otherwise.
+    pub(crate) fn try_tell(&self, event: EventKind) {
+        if let Some(way) = &*lock(&self.0.way) {
+            // An event that is dropped is not worth a wait here.
+            let _ = way.try_send(event);
+        }
     }
 
     /// Locks out other senders, so that events are recorded and sent in one order.
@@ -61,18 +80,13 @@ impl Hearer {
         loop {
             let events = match &*lock(&self.way) {
                 None => return Err(Box::new(event)),
-                Some(Way { events, record }) => {
-                    let told = events.try_send(event, |event| {
-                        if let Some(record) = record {
-                            record.told(event);
-                        }
-                    });
-                    match told {
+                Some(way) => {
+                    match way.try_send(event) {
                         Ok(()) => return Ok(()),
                         Err(TrySendError::Closed(back)) => return Err(back),
                         Err(TrySendError::Full(back)) => event = *back,
                     }
-                    events.clone()
+                    way.events.clone()
                 }
             };
             events.room(&event).await;

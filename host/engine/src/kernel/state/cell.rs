@@ -126,16 +126,9 @@ impl CellReader {
 
     /// Sends an event that the host made, unless the reader is behind or the cell is muted.
     pub(super) fn try_tell(&self, event: EventKind) {
-        if self.is_muted {
-            return;
+        if let Some(gate) = self.gate.as_ref().filter(|_| !self.is_muted) {
+            gate.try_tell(event);
         }
-        let _turn = self.gate.as_ref().map(Gate::turn);
-        // What there is no room for is not worth a wait here.
-        let _ = self.events.try_send(event, |event| {
-            if let Some(record) = &self.record {
-                record.told(event);
-            }
-        });
     }
 }
 
@@ -167,8 +160,11 @@ impl LiveCell {
         LiveCell::new(reader, timeout)
     }
 
-    /// Sends its last event. A reader that went away is no concern.
+    /// Adds what it has used to its bill, and sends its last event. A reader that went away is no concern.
     pub(crate) fn finish(self, outcome: Outcome, usage: Usage) {
+        if let Some(bill) = &self.budget.bill {
+            bill.add(usage.fuel.unwrap_or(0), usage.cpu);
+        }
         let duration = self.began.elapsed();
         let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
         tracing::info!(parent: &self.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");

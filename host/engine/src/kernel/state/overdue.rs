@@ -50,9 +50,7 @@ impl StoreData {
                     cell.stop.overdue_since = Some(now);
                     self.cancel_waiting(id);
                 }
-                Some(since) if now.saturating_duration_since(since) >= PATIENCE => {
-                    self.end_waiting(id);
-                }
+                Some(since) if now.saturating_duration_since(since) >= PATIENCE => self.end_waiting(id),
                 Some(_) => {}
             }
         }
@@ -77,7 +75,7 @@ impl StoreData {
         id != self.executing && self.cells.contains_key(&self.executing) && !self.is_looking && !self.holds_ends
     }
 
-    /// Cancels the calls of a cell. Reports their ends to its run as far as the reader has capacity.
+    /// Cancels the calls of a cell.
     fn cancel_waiting(&mut self, id: u32) {
         let mut ends = self.binding.calls.cancel_cell(id);
         for end in &mut ends {
@@ -86,6 +84,7 @@ impl StoreData {
         self.binding.calls.deliver(ends);
     }
 
+    /// Logs the end of a cancelled call, and reports it to its run as far as the reader has capacity.
     fn report_cancelled(&mut self, end: &mut CallEnd) {
         end.reported = true;
         let (call, duration) = (end.call, end.duration);
@@ -97,6 +96,7 @@ impl StoreData {
         cell.reader.try_tell(EventKind::CallFinished { index, call, duration, error });
     }
 
+    /// Ends a cell that the guest goes on with.
     fn end_waiting(&mut self, id: u32) {
         // It may have made calls since.
         self.cancel_waiting(id);
@@ -118,14 +118,11 @@ impl StoreData {
         cell.finish(Outcome::Failed(Box::new(failure)), usage);
     }
 
-    /// Processor time, fuel and memory of a cell that ends now.
+    /// Returns the processor time, fuel and memory of a cell that ends now.
     pub(crate) fn usage_of(&self, cell: &LiveCell) -> Usage {
         let fuel = self.binding.limits.fuel.zip(cell.budget.fuel_left);
         let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.budget.spent.fuel()));
         let cpu = self.cpu.total().saturating_sub(cell.budget.cpu_before).saturating_add(cell.budget.spent.cpu());
-        if let Some(bill) = &cell.budget.bill {
-            bill.add(fuel.unwrap_or(0), cpu);
-        }
         Usage { fuel, cpu, memory_peak_bytes: self.limiter.peak_bytes }
     }
 }
