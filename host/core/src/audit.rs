@@ -15,25 +15,25 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// When it was written, by the host's clock, in UTC (RFC 3339).
+    /// Time of writing, by the host's clock, in UTC (RFC 3339).
     pub time: String,
     /// The session.
     pub session: String,
-    /// Whoever the session works for, if the host says so.
+    /// User or service that the session works for, if the host names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// Whose quota and grants apply, if the host says so.
+    /// Tenant whose quota and grants apply, if the host names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The run; absent for calls by code whose run is gone, or by none: a session's seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// What happened.
+    /// Kind of the entry, with its own fields.
     #[serde(flatten)]
     pub kind: AuditKind,
 }
 
-/// What an entry tells of.
+/// Event that an entry records.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "an entry is written and dropped")]
@@ -47,13 +47,13 @@ pub enum AuditKind {
     RunFinished(RunFinished),
 }
 
-/// What is about to run, and what it may do.
+/// Start of a run: its cells and its grants.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStarted {
     /// Its cells, in order.
     pub cells: Vec<CellAsked>,
-    /// Whether later cells run although one failed.
+    /// True if later cells run although one failed.
     pub keep_going: bool,
     /// Agents between the session's owner and the run.
     pub depth: u32,
@@ -63,7 +63,7 @@ pub struct RunStarted {
     /// The call of that agent, where it was called in this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves: Option<CallSite>,
-    /// What its cells may reach and use.
+    /// Grants and limits of its cells.
     pub grants: Grants,
 }
 
@@ -79,7 +79,7 @@ pub struct CellAsked {
     pub code_sha256: String,
     /// Bytes of its source.
     pub code_bytes: usize,
-    /// Whether its language is reset before it.
+    /// True if its language is reset before it.
     pub reset: bool,
 }
 
@@ -93,22 +93,22 @@ pub struct CallSite {
     pub call: u64,
 }
 
-/// What cells of a session may reach and use.
+/// Grants and limits of a session's cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grants {
     /// Folders.
     pub folders: Vec<FolderGrant>,
-    /// What cells may call.
+    /// Bridges that cells may call.
     #[serde(flatten)]
     pub bridges: BridgeGrants,
-    /// Whether requests for input are answered.
+    /// True if requests for input are answered.
     pub input: bool,
     /// Names of the environment variables that cells see.
     pub environment: Vec<String>,
     /// Sources that fresh kernels run before any cell: the language, and SHA-256.
     pub seeds: Vec<SeedGrant>,
-    /// Whether each cell has a kernel of its own.
+    /// True if each cell has a kernel of its own.
     pub per_call: bool,
     /// Bounds.
     pub limits: LimitGrants,
@@ -118,16 +118,16 @@ pub struct Grants {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderGrant {
-    /// Where it is on the host; absent for a private folder of the session.
+    /// Path on the host; absent for a private folder of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Where cells see it.
+    /// Path that cells see.
     pub guest: String,
-    /// Whether cells may write to it.
+    /// True if cells may write to it.
     pub write: bool,
 }
 
-/// What a language's kernels begin with.
+/// Seed of a language's kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SeedGrant {
@@ -154,7 +154,7 @@ pub struct CallEntry {
     pub name: String,
     /// `ok`, or the class of the error: `failed`, `denied`, `unknown`, `invalid`, `cancelled`, `limit`.
     pub outcome: String,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
     /// Bytes of its arguments.
     pub request_bytes: usize,
@@ -162,7 +162,7 @@ pub struct CallEntry {
     pub response_bytes: usize,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunFinished {
@@ -174,11 +174,11 @@ pub struct RunFinished {
     pub cells: Vec<CellRan>,
     /// Bridge calls that its cells made while it was read.
     pub calls: u64,
-    /// Those that came back with an error.
+    /// Bridge calls that ended with an error.
     pub calls_failed: u64,
 }
 
-/// How a cell ended.
+/// End of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CellRan {
@@ -191,7 +191,7 @@ pub struct CellRan {
     pub code_sha256: String,
     /// `complete`, `exited`, the kind of its error (`raised`, `timeout`, …), or `cancelled` when nobody waited for its end.
     pub outcome: String,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
     /// Instructions, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
