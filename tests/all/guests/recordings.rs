@@ -87,6 +87,28 @@ fn interleaved_runs_and_agents_interleave_again() {
 }
 
 #[test]
+fn a_waiting_cell_that_the_host_ended_ends_there_again() {
+    on_runtime(async {
+        let (_folder, file) = place();
+        let session = host().session(recorded(&file)).expect("a session");
+        let mut waiting = Cell::new(Language::Python, "import asyncio\nprint('waits')\nawait asyncio.sleep(1000)");
+        waiting.timeout = Some(Duration::from_secs(4));
+        let waiting = session.run(vec![waiting]).expect("a run").collect::<Vec<Event>>();
+        let computing =
+            events(&session, Language::Python, "import time\ntime.sleep(8)\nprint('computed', time.time_ns())");
+        let (waited, computed) = tokio::join!(waiting, computing);
+        session.end_recording().expect("a recording");
+        drop(session);
+        assert!(format!("{waited:?}").contains("another cell was running"), "{waited:?}");
+        let played = replayed(&file).await;
+        assert_eq!(played.len(), 2);
+        for heard in [waited, computed] {
+            assert!(played.contains(&heard), "no run of {played:?} is {heard:?}");
+        }
+    });
+}
+
+#[test]
 fn a_recording_begins_in_the_middle_of_a_session() {
     on_runtime(async {
         let host = host();
