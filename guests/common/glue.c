@@ -53,7 +53,7 @@ void glue_display_left_out(size_t size) {
     char note[128];
     int length = snprintf(note, sizeof note, "a display of %zu bytes was left out; at most %zu are allowed\n", size,
                           GLUE_DISPLAY_BYTES_MAX);
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR, note, (size_t)length);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR, note, (size_t)length);
 }
 
 size_t glue_call_too_large(char *message, size_t room, size_t size) {

@@ -267,7 +267,7 @@ wasi_result_t WASI(fd_write)(__wasi_fd_t fd, const __wasi_ciovec_t *vectors, siz
     if (stream > 0) {
         *put = 0;
         for (size_t i = 0; i < count; i++) {
-            glue_write_bytes(stream == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR,
+            glue_write_bytes(stream == 1 ? CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT : CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR,
                              (const char *)vectors[i].buf, vectors[i].buf_len);
             *put += vectors[i].buf_len;
         }

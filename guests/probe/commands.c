@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STDOUT CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT
-#define STDERR CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR
+#define STDOUT CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT
+#define STDERR CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR
 
 // Rounds of a spinning loop between two questions to the host.
 #define ROUNDS_PER_POLL 20000
@@ -266,7 +266,7 @@ flow_t answered(cell_t *cell, const cellar_kernel_types_answer_t *answer) {
         char status[16];
         print_line(STDOUT, status, (size_t)snprintf(status, sizeof status, "%u", http->status));
         glue_write_bytes(STDOUT, (const char *)http->body.ptr, http->body.len);
-    } else {
+    } else if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_JSON || response->tag == CELLAR_KERNEL_TYPES_RESPONSE_TEXT) {
         print_line(STDOUT, (const char *)response->val.text.ptr, response->val.text.len);
     }
     return GO_ON;
@@ -316,6 +316,15 @@ static flow_t do_call(cell_t *cell, char *argument) {
 
 static flow_t do_call_sync(cell_t *cell, char *argument) {
     return call_tool(cell, argument, true);
+}
+
+static flow_t do_primitive(cell_t *cell, char *argument) {
+    char *name = strchr(argument, ' '), *json = name == NULL ? NULL : strchr(name + 1, ' ');
+    if (json == NULL)
+        return fail_raised(cell, "SyntaxError", "a primitive has a pack, a name and arguments");
+    kernel_string_t pack = glue_view(argument, (size_t)(name - argument));
+    kernel_string_t member = glue_view(name + 1, (size_t)(json - name - 1)), arguments = view(json + 1);
+    return wait_for(cell, cellar_kernel_primitives_start_call(cell->id, &pack, &member, &arguments));
 }
 
 // Defines `do_<name>` and `do_<name>_sync` for a bridge whose request is made from one text.
@@ -408,7 +417,7 @@ static const struct {
     {"call", do_call},           {"call-sync", do_call_sync}, {"llm", do_llm},
     {"llm-sync", do_llm_sync},   {"agent", do_agent},     {"agent-sync", do_agent_sync},
     {"input", do_input},         {"input-sync", do_input_sync}, {"http", do_http},
-    {"http-sync", do_http_sync}, {"tools", do_tools},     {"env", do_env},
+    {"http-sync", do_http_sync}, {"primitive", do_primitive}, {"tools", do_tools},     {"env", do_env},
     {"cwd", do_cwd},             {"seed", do_seed},       {"clock", do_clock},
     {"random", do_random},       {"lie", lie},           {"haunt", do_haunt},
     {"cross", cross},            {"hold", hold},

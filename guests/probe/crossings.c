@@ -18,10 +18,9 @@ static const char *const paths[] = {
 static const char *const texts[] = {
     "", "{}", "null", "[1, \"\\ud800\", {\"a\": {\"a\": 1}}]", "{\"path\": \"/a\"}", "{\"a\": 18446744073709551617}", "x",
 };
-static const char *const tools[] = {
-    "read", "nothing", "runtime.selfref.context.inspect", "runtime.selfref.context.remember", "runtime.process.channel",
-    "runtime.process.start", "runtime.", "connectors.a.b", "",
-};
+static const char *const tools[] = {"read", "nothing", ""};
+static const char *const packs[] = {"selfref", "nothing", ""};
+static const char *const primitives[] = {"context.inspect", "context.remember", "fork.gather_all", "nothing", ""};
 
 static uint64_t state;
 static uint32_t opened[OPEN_MAX_HERE], opened_count;
@@ -157,16 +156,16 @@ static void cross_files(void) {
 
 static void cross_bridges(uint32_t cell) {
     kernel_string_t name = one_of(tools, COUNT(tools)), arguments = one_of(texts, COUNT(texts));
+    kernel_string_t pack = one_of(packs, COUNT(packs)), primitive = one_of(primitives, COUNT(primitives));
+    cellar_kernel_types_json_t result;
     cellar_kernel_types_call_error_t error;
-    switch (draw(5)) {
-    case 0: {
-        cellar_kernel_types_json_t result;
+    switch (draw(8)) {
+    case 0:
         if (cellar_kernel_tools_call(cell, &name, &arguments, &result, &error))
             kernel_string_free(&result);
         else
             cellar_kernel_types_call_error_free(&error);
         break;
-    }
     case 1:
         cellar_kernel_tools_start_call(cell, &name, &arguments);
         break;
@@ -175,14 +174,123 @@ static void cross_bridges(uint32_t cell) {
         break;
     case 3: {
         kernel_list_u8_t bytes;
-        cellar_kernel_tools_take(number(), (uint32_t)number(), &bytes);
+        cellar_kernel_fetches_take(number(), (uint32_t)number(), &bytes);
         kernel_list_u8_free(&bytes);
         break;
     }
     case 4:
         cellar_kernel_input_start_call(cell, &arguments);
         break;
+    case 5:
+        if (cellar_kernel_primitives_call(cell, &pack, &primitive, &arguments, &result, &error))
+            kernel_string_free(&result);
+        else
+            cellar_kernel_types_call_error_free(&error);
+        break;
+    case 6:
+        cellar_kernel_primitives_start_call(cell, &pack, &primitive, &arguments);
+        break;
+    case 7:
+        cellar_kernel_fetches_start_call(cell, &pack, &primitive, &arguments, draw(2));
+        break;
     }
+}
+
+// What only the session itself answers about its files and tables.
+static void cross_session(uint32_t cell) {
+    kernel_string_t text = one_of(texts, COUNT(texts)), from = path(), to = path();
+    cellar_kernel_types_call_error_t error;
+    bool ok = true;
+    uint64_t written;
+    switch (draw(5)) {
+    case 0: {
+        cellar_kernel_session_disk_usage_t usage;
+        ok = cellar_kernel_session_disk(cell, &usage, &error);
+        break;
+    }
+    case 1: {
+        cellar_kernel_tables_conversion_t conversion = {
+            .source = text, .target = to, .direction = (uint8_t)draw(2), .format = (uint8_t)draw(2),
+        };
+        ok = cellar_kernel_tables_convert(cell, &conversion, &written, &error);
+        break;
+    }
+    case 2: {
+        cellar_kernel_types_dataset_version_t dataset;
+        ok = cellar_kernel_tables_load(cell, &text, &to, &dataset, &error);
+        if (ok)
+            cellar_kernel_types_dataset_version_free(&dataset);
+        break;
+    }
+    case 3: {
+        cellar_kernel_types_dataset_version_t dataset;
+        ok = cellar_kernel_tables_publish(cell, &text, &from, &dataset, &error);
+        if (ok)
+            cellar_kernel_types_dataset_version_free(&dataset);
+        break;
+    }
+    case 4: {
+        cellar_kernel_tables_drawing_t drawing = {.mime_type = text, .specification = text, .wanted = text, .target = to};
+        ok = cellar_kernel_tables_draw(cell, &drawing, &written, &error);
+        break;
+    }
+    }
+    if (!ok)
+        cellar_kernel_types_call_error_free(&error);
+}
+
+// What only the session itself answers about processes. Nothing here waits for long.
+static void cross_processes(uint32_t cell) {
+    kernel_string_t text = one_of(texts, COUNT(texts));
+    cellar_kernel_types_call_error_t error;
+    bool ok = true;
+    uint64_t soon = 1;
+    switch (draw(6)) {
+    case 0: {
+        cellar_kernel_processes_list_channel_t pipes;
+        ok = cellar_kernel_processes_make_pipes(cell, (uint32_t)draw(4), &pipes, &error);
+        if (ok)
+            cellar_kernel_processes_list_channel_free(&pipes);
+        break;
+    }
+    case 1: {
+        uint64_t capacity = number(), box;
+        ok = cellar_kernel_processes_make_box(cell, draw(2) ? &capacity : NULL, &box, &error);
+        break;
+    }
+    case 2: {
+        uint64_t channels[] = {number(), number()};
+        cellar_kernel_processes_transfer_request_t request = {
+            .write = {draw(2), {.pipe = number(), .text = text}}, .read = {channels, draw(3)}, .timeout = {true, soon},
+        };
+        cellar_kernel_types_transferred_t done;
+        ok = cellar_kernel_processes_transfer(cell, &request, &done, &error);
+        if (ok)
+            cellar_kernel_types_transferred_free(&done);
+        break;
+    }
+    case 3: {
+        bool is_put;
+        ok = cellar_kernel_processes_put(cell, number(), &text, &soon, &is_put, &error);
+        break;
+    }
+    case 4: {
+        kernel_option_string_t taken;
+        ok = cellar_kernel_processes_take(cell, number(), draw(2), &soon, &taken, &error);
+        if (ok)
+            kernel_option_string_free(&taken);
+        break;
+    }
+    case 5: {
+        uint64_t channel = number();
+        cellar_kernel_processes_list_channel_t channels = {&channel, draw(2)};
+        ok = cellar_kernel_processes_close(cell, number(), (uint8_t)draw(2), &error)
+            && cellar_kernel_processes_forget(cell, &channels, &error);
+        break;
+    }
+    }
+    if (!ok)
+        cellar_kernel_types_call_error_free(&error);
 }
 
 static void cross_output(uint32_t cell) {
@@ -248,15 +356,21 @@ flow_t cross(cell_t *cell, char *argument) {
     for (opened_count = 0; count > 0; count--) {
         // Mostly in its own name.
         uint32_t named = draw(16) == 0 ? (uint32_t)number() : cell->id;
-        switch (draw(8)) {
+        switch (draw(9)) {
         case 0:
             cross_bridges(named);
+            break;
+        case 3:
+            cross_session(named);
             break;
         case 1:
             cross_output(named);
             break;
         case 2:
             cross_control(named);
+            break;
+        case 4:
+            cross_processes(named);
             break;
         default:
             cross_files();

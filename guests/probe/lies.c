@@ -40,7 +40,7 @@ static flow_t bad_descriptor(cell_t *cell) {
         return fail_raised(cell, "Lied", "the host read from nothing");
     char text[32];
     int length = snprintf(text, sizeof text, "error %u\n", error);
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, text, (size_t)length);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, text, (size_t)length);
     return GO_ON;
 }
 
@@ -58,13 +58,13 @@ static flow_t wait_for_nothing(cell_t *cell) {
 
 // Writes bytes that are no text.
 static flow_t bad_text(cell_t *cell) {
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, "\xff\xfe", 2);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, "\xff\xfe", 2);
     return GO_ON;
 }
 
 // Writes a text that lies outside its memory.
 static flow_t text_out_of_bounds(cell_t *cell) {
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, (const char *)0xfffffff0, 1024);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, (const char *)0xfffffff0, 1024);
     return GO_ON;
 }
 
@@ -77,7 +77,7 @@ static flow_t huge_text(cell_t *cell) {
     memset(text, 'x', size);
     // Past the glue, which would cut it into pieces.
     kernel_string_t whole = glue_view(text, size);
-    cellar_kernel_output_write(glue_cell, CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, &whole);
+    cellar_kernel_output_write(glue_cell, CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, &whole);
     free(text);
     return GO_ON;
 }
@@ -93,7 +93,7 @@ static flow_t huge_random(cell_t *cell) {
 // Prints in the name of another cell.
 static flow_t other_cell(cell_t *cell) {
     glue_cell = cell->id + 1;
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, "forged\n", 7);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, "forged\n", 7);
     glue_cell = cell->id;
     return GO_ON;
 }
@@ -123,7 +123,7 @@ static void loop_deaf(void) {
 // A value that prints and calls when it is looked at.
 static void chatter(void) {
     kernel_string_t name = glue_view("nothing", 7), arguments = glue_view("{}", 2);
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, "unasked\n", 8);
+    glue_write(CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT, "unasked\n", 8);
     cellar_kernel_tools_start_call(0, &name, &arguments);
     cellar_kernel_types_json_t result;
     cellar_kernel_types_call_error_t error;

@@ -1,169 +1,6 @@
-/* Calls of the host: tools, language models, agents, input and requests. */
-#include "shim.h"
-
-#include "cellar_threads.h"
+/* Calls of the host, as functions of `_cellar`. */
 #include "glue.h"
-#include "threads.h"
-
-/* What `call` and `start` take as their first argument; the prelude has the same list. */
-enum bridge { TOOL, LLM, AGENT, INPUT, HTTP };
-
-/* Up to this many texts are borrowed for one call. */
-#define TEXTS_MAX 8
-
-/* Texts that one call borrows from Python objects. */
-typedef struct {
-    PyObject *owners[TEXTS_MAX];
-    int count;
-} borrowed_t;
-
-static int borrow(borrowed_t *borrowed, PyObject *text, kernel_string_t *out) {
-    if (!PyUnicode_Check(text)) {
-        PyErr_Format(PyExc_TypeError, "a bridge takes str, not %.200s", Py_TYPE(text)->tp_name);
-        return -1;
-    }
-    if (cellar_borrow_text(text, out, &borrowed->owners[borrowed->count]) < 0) {
-        return -1;
-    }
-    borrowed->count++;
-    return 0;
-}
-
-static int borrow_option(borrowed_t *borrowed, PyObject *text, bool *is_some, kernel_string_t *out) {
-    *is_some = text != Py_None;
-    return *is_some ? borrow(borrowed, text, out) : 0;
-}
-
-static void release(borrowed_t *borrowed) {
-    while (borrowed->count > 0) {
-        Py_DECREF(borrowed->owners[--borrowed->count]);
-    }
-}
-
-/* One call, ready to be made. */
-typedef struct {
-    enum bridge bridge;
-    union {
-        struct {
-            kernel_string_t name;
-            kernel_string_t arguments;
-        } tool;
-        cellar_kernel_types_llm_request_t llm;
-        cellar_kernel_types_agent_request_t agent;
-        kernel_string_t prompt;
-        cellar_kernel_types_http_request_t http;
-    } request;
-    borrowed_t borrowed;
-} call_t;
-
-static int prepare_agent(call_t *call, PyObject *args) {
-    PyObject *prompt, *type, *model, *context, *label, *schema;
-    cellar_kernel_types_agent_request_t *agent = &call->request.agent;
-    borrowed_t *borrowed = &call->borrowed;
-    if (!PyArg_ParseTuple(args, "OOOOOO", &prompt, &type, &model, &context, &label, &schema)) {
-        return -1;
-    }
-    return borrow(borrowed, prompt, &agent->prompt) || borrow(borrowed, type, &agent->agent_type)
-        || borrow_option(borrowed, model, &agent->model.is_some, &agent->model.val)
-        || borrow_option(borrowed, context, &agent->context.is_some, &agent->context.val)
-        || borrow_option(borrowed, label, &agent->label.is_some, &agent->label.val)
-        || borrow_option(borrowed, schema, &agent->schema.is_some, &agent->schema.val);
-}
-
-static int prepare_llm(call_t *call, PyObject *args) {
-    PyObject *prompt, *model, *system, *schema;
-    cellar_kernel_types_llm_request_t *llm = &call->request.llm;
-    borrowed_t *borrowed = &call->borrowed;
-    if (!PyArg_ParseTuple(args, "OOOO", &prompt, &model, &system, &schema)) {
-        return -1;
-    }
-    return borrow(borrowed, prompt, &llm->prompt) || borrow(borrowed, model, &llm->model)
-        || borrow_option(borrowed, system, &llm->system.is_some, &llm->system.val)
-        || borrow_option(borrowed, schema, &llm->schema.is_some, &llm->schema.val);
-}
-
-/* (method, url, header text of "name\0value\0…", body or None, nanoseconds or None): the headers as one text keep the
- * borrowing simple. */
-static int prepare_http(call_t *call, PyObject *args) {
-    PyObject *method, *url, *headers, *body, *timeout;
-    cellar_kernel_types_http_request_t *http = &call->request.http;
-    borrowed_t *borrowed = &call->borrowed;
-    if (!PyArg_ParseTuple(args, "OOOOO", &method, &url, &headers, &body, &timeout)
-        || borrow(borrowed, method, &http->method) || borrow(borrowed, url, &http->url)) {
-        return -1;
-    }
-    http->timeout.is_some = timeout != Py_None;
-    if (http->timeout.is_some) {
-        http->timeout.val = PyLong_AsUnsignedLongLong(timeout);
-        if (PyErr_Occurred()) {
-            return -1;
-        }
-    }
-    kernel_string_t text;
-    if (borrow(borrowed, headers, &text) < 0) {
-        return -1;
-    }
-    size_t pieces = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        pieces += text.ptr[i] == 0;
-    }
-    http->headers.len = pieces / 2;
-    http->headers.ptr = PyMem_Calloc(pieces + 1, sizeof(kernel_tuple2_string_string_t));
-    if (http->headers.ptr == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    uint8_t *at = text.ptr;
-    for (size_t i = 0; i < http->headers.len; i++) {
-        kernel_tuple2_string_string_t *pair = &http->headers.ptr[i];
-        pair->f0 = (kernel_string_t){at, strlen((char *)at)};
-        at += pair->f0.len + 1;
-        pair->f1 = (kernel_string_t){at, strlen((char *)at)};
-        at += pair->f1.len + 1;
-    }
-    http->body.is_some = body != Py_None;
-    if (http->body.is_some) {
-        if (!PyBytes_Check(body)) {
-            PyErr_SetString(PyExc_TypeError, "a request's body must be bytes");
-            return -1;
-        }
-        http->body.val = (kernel_list_u8_t){(uint8_t *)PyBytes_AS_STRING(body), (size_t)PyBytes_GET_SIZE(body)};
-        borrowed->owners[borrowed->count++] = Py_NewRef(body);
-    }
-    return 0;
-}
-
-static size_t optional_bytes(bool is_some, const kernel_string_t *text) {
-    return is_some ? text->len : 0;
-}
-
-/* Bytes of the arguments of a call. */
-static size_t size_of(const call_t *call) {
-    const cellar_kernel_types_llm_request_t *llm = &call->request.llm;
-    const cellar_kernel_types_agent_request_t *agent = &call->request.agent;
-    const cellar_kernel_types_http_request_t *http = &call->request.http;
-    size_t size = 0;
-    switch (call->bridge) {
-    case TOOL:
-        return call->request.tool.name.len + call->request.tool.arguments.len;
-    case LLM:
-        return llm->prompt.len + llm->model.len + optional_bytes(llm->system.is_some, &llm->system.val)
-            + optional_bytes(llm->schema.is_some, &llm->schema.val);
-    case AGENT:
-        return agent->prompt.len + agent->agent_type.len + optional_bytes(agent->model.is_some, &agent->model.val)
-            + optional_bytes(agent->context.is_some, &agent->context.val)
-            + optional_bytes(agent->label.is_some, &agent->label.val)
-            + optional_bytes(agent->schema.is_some, &agent->schema.val);
-    case INPUT:
-        return call->request.prompt.len;
-    case HTTP:
-        for (size_t i = 0; i < http->headers.len; i++) {
-            size += http->headers.ptr[i].f0.len + http->headers.ptr[i].f1.len;
-        }
-        return size + http->method.len + http->url.len + (http->body.is_some ? http->body.val.len : 0);
-    }
-    return 0;
-}
+#include "requests.h"
 
 static PyObject *call_error_class;
 
@@ -181,77 +18,13 @@ static PyObject *raise_limit(const char *message, size_t length) {
 
 /* Raises what the host would say of a call whose arguments are too large, if they are. */
 static int refuse_large(const call_t *call) {
-    size_t size = size_of(call);
+    size_t size = cellar_call_size(call);
     if (size <= GLUE_CALL_BYTES_MAX) {
         return 0;
     }
     char message[128];
     raise_limit(message, glue_call_too_large(message, sizeof message, size));
     return -1;
-}
-
-static void finish(call_t *call) {
-    if (call->bridge == HTTP) {
-        PyMem_Free(call->request.http.headers.ptr);
-    }
-    release(&call->borrowed);
-}
-
-static int prepare_tool(call_t *call, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "a tool takes its name and its arguments");
-        return -1;
-    }
-    return borrow(&call->borrowed, args[0], &call->request.tool.name)
-        || borrow(&call->borrowed, args[1], &call->request.tool.arguments);
-}
-
-/* The same of a bridge that is called less often. */
-static int prepare_other(call_t *call, PyObject *const *args, Py_ssize_t count) {
-    PyObject *rest = PyTuple_New(count), *prompt;
-    for (Py_ssize_t i = 0; rest != NULL && i < count; i++) {
-        PyTuple_SET_ITEM(rest, i, Py_NewRef(args[i]));
-    }
-    int failed = -1;
-    if (rest == NULL) {
-        return failed;
-    }
-    switch (call->bridge) {
-    case LLM:
-        failed = prepare_llm(call, rest);
-        break;
-    case AGENT:
-        failed = prepare_agent(call, rest);
-        break;
-    case INPUT:
-        failed = !PyArg_ParseTuple(rest, "O", &prompt) || borrow(&call->borrowed, prompt, &call->request.prompt);
-        break;
-    case HTTP:
-        failed = prepare_http(call, rest);
-        break;
-    default:
-        PyErr_SetString(PyExc_ValueError, "no such bridge");
-    }
-    Py_DECREF(rest);
-    return failed;
-}
-
-/* Reads (bridge, *arguments). What is gathered of the output goes first, so that the order of events is kept. */
-static int prepare(call_t *call, PyObject *const *args, Py_ssize_t count) {
-    if (count == 0) {
-        PyErr_SetString(PyExc_TypeError, "no bridge is named");
-        return -1;
-    }
-    call->borrowed.count = 0;
-    call->bridge = (enum bridge)PyLong_AsInt(args[0]);
-    memset(&call->request, 0, sizeof call->request);
-    int failed = call->bridge == TOOL ? prepare_tool(call, args + 1, count - 1) : prepare_other(call, args + 1, count - 1);
-    if (failed || refuse_large(call) < 0) {
-        finish(call);
-        return -1;
-    }
-    cellar_stream_flush();
-    return 0;
 }
 
 static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
@@ -264,6 +37,20 @@ static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
     return NULL;
 }
 
+/* Prepares a call, and refuses one that is too large. What is gathered of the output goes first, so that the order of events
+   is kept. */
+static int prepare(call_t *call, PyObject *const *args, Py_ssize_t count) {
+    if (cellar_prepare_call(call, args, count) < 0) {
+        return -1;
+    }
+    if (refuse_large(call) < 0) {
+        cellar_finish_call(call);
+        return -1;
+    }
+    cellar_stream_flush();
+    return 0;
+}
+
 /* What a call was answered with, or its error raised. */
 static PyObject *taken(cellar_kernel_types_answer_t *answer) {
     if (answer->is_err) {
@@ -274,86 +61,15 @@ static PyObject *taken(cellar_kernel_types_answer_t *answer) {
     return result;
 }
 
-/* Begins a call; returns its number. */
-static uint64_t start(call_t *call) {
-    uint32_t cell = cellar_current_cell();
-    switch (call->bridge) {
-    case TOOL:
-        return cellar_kernel_tools_start_call(cell, &call->request.tool.name, &call->request.tool.arguments);
-    case LLM:
-        return cellar_kernel_llm_start_call(cell, &call->request.llm);
-    case AGENT:
-        return cellar_kernel_agents_start_call(cell, &call->request.agent);
-    case INPUT:
-        return cellar_kernel_input_start_call(cell, &call->request.prompt);
-    case HTTP:
-        return cellar_kernel_http_start_call(cell, &call->request.http);
-    }
-    return 0;
-}
-
-/* Makes a call while other threads run. False with an exception if it was cut short. */
-static bool call_among_threads(call_t *call, cellar_kernel_types_answer_t *answer) {
-    uint64_t number = start(call);
-    kernel_completion_t end = {0};
-    if (!cellar_threads_call(number, NEVER, &end)) {
-        cellar_kernel_tools_cancel(number);
-        if (!cellar_thread_was_stopped()) {
-            PyErr_SetString(PyExc_RuntimeError, "the call was cut short");
-        }
-        return false;
-    }
-    *answer = end.response;
-    return true;
-}
-
-/* Makes a call: suspends the guest until the answer is there, or the thread when there are others. False with an exception if
-   it was cut short. */
-static bool ask(call_t *call, cellar_kernel_types_answer_t *answer) {
-    if (!cellar_thread_is_alone()) {
-        return call_among_threads(call, answer);
-    }
-    uint32_t cell = cellar_current_cell();
-    cellar_kernel_types_response_t response = {0};
-    cellar_kernel_types_call_error_t error = {0};
-    bool ok = false;
-    switch (call->bridge) {
-    case TOOL:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
-        ok = cellar_kernel_tools_call(cell, &call->request.tool.name, &call->request.tool.arguments, &response.val.json,
-                                      &error);
-        break;
-    case LLM:
-        ok = cellar_kernel_llm_call(cell, &call->request.llm, &response, &error);
-        break;
-    case AGENT:
-        ok = cellar_kernel_agents_call(cell, &call->request.agent, &response, &error);
-        break;
-    case INPUT:
-        ok = cellar_kernel_input_call(cell, &call->request.prompt, &response, &error);
-        break;
-    case HTTP:
-        ok = cellar_kernel_http_call(cell, &call->request.http, &response, &error);
-        break;
-    }
-    answer->is_err = !ok;
-    if (ok) {
-        answer->val.ok = response;
-    } else {
-        answer->val.err = error;
-    }
-    return true;
-}
-
-/* call(bridge, *arguments) -> (tag, payload) */
+/* call(number, *arguments) -> (tag, payload); `requests.c` says which arguments each call has. */
 static PyObject *bridge_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     call_t call;
     cellar_kernel_types_answer_t answer;
     if (prepare(&call, args, count) < 0) {
         return NULL;
     }
-    bool is_answered = ask(&call, &answer);
-    finish(&call);
+    bool is_answered = cellar_ask(&call, &answer);
+    cellar_finish_call(&call);
     return is_answered ? taken(&answer) : NULL;
 }
 
@@ -367,12 +83,12 @@ typedef struct {
 } tool_t;
 
 static PyObject *ask_tool(PyObject *self, const kernel_string_t *name, const cellar_json_t *arguments) {
-    call_t call = {.bridge = TOOL};
-    call.request.tool.name = *name;
-    call.request.tool.arguments = (kernel_string_t){(uint8_t *)arguments->bytes, arguments->length};
+    call_t call = {.kind = KERNEL_TOOLS_CALL};
+    call.request.named.name = *name;
+    call.request.named.arguments = (kernel_string_t){(uint8_t *)arguments->bytes, arguments->length};
     cellar_kernel_types_answer_t answer;
     cellar_stream_flush();
-    if (!ask(&call, &answer)) {
+    if (!cellar_ask(&call, &answer)) {
         return NULL;
     }
     PyObject *value = NULL;
@@ -456,14 +172,14 @@ int cellar_add_tool_class(PyObject *module) {
     return class != NULL ? PyModule_Add(module, "Tool", class) : -1;
 }
 
-/* start(bridge, *arguments) -> number of the call, whose completion comes with a later `resume`. */
+/* start(number, *arguments) -> number of what was started, whose completion comes with a later `resume`. */
 static PyObject *bridge_start(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     call_t call;
     if (prepare(&call, args, count) < 0) {
         return NULL;
     }
-    uint64_t number = start(&call);
-    finish(&call);
+    uint64_t number = cellar_start_call(&call);
+    cellar_finish_call(&call);
     if (number == 0) {
         return raise_limit(GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
     }
@@ -500,15 +216,204 @@ static PyObject *bridge_granted(PyObject *module, PyObject *unused) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < tools.len; i++) {
         cellar_kernel_tools_tool_t *tool = &tools.ptr[i];
-        PyObject *schema = tool->schema.is_some ? cellar_text(&tool->schema.val) : Py_NewRef(Py_None);
-        PyObject *item = Py_BuildValue("(NNN)", cellar_text(&tool->name), cellar_text(&tool->description), schema);
-        if (item == NULL || PyList_Append(list, item) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(item);
+        cellar_append(&list, Py_BuildValue("(NNN)", cellar_text(&tool->name), cellar_text(&tool->description),
+                                           tool->schema.is_some ? cellar_text(&tool->schema.val) : Py_NewRef(Py_None)));
     }
     cellar_kernel_tools_list_tool_free(&tools);
     return list;
+}
+
+static PyObject *json_or_none(const cellar_kernel_primitives_option_json_t *json) {
+    return json->is_some ? cellar_text(&json->val) : Py_NewRef(Py_None);
+}
+
+/* primitives() -> [(pack, version or None, description, [(name, description, schema or None, result's or None)])] */
+static PyObject *bridge_primitives(PyObject *module, PyObject *unused) {
+    cellar_kernel_primitives_list_pack_t packs;
+    cellar_kernel_primitives_granted(&packs);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < packs.len; i++) {
+        cellar_kernel_primitives_pack_t *pack = &packs.ptr[i];
+        PyObject *members = PyList_New(0);
+        for (size_t j = 0; members != NULL && j < pack->primitives.len; j++) {
+            cellar_kernel_primitives_primitive_t *each = &pack->primitives.ptr[j];
+            cellar_append(&members, Py_BuildValue("(NNNN)", cellar_text(&each->name), cellar_text(&each->description),
+                                                  json_or_none(&each->schema),
+                                                  json_or_none(&each->result_schema)));
+        }
+        cellar_append(&list, members == NULL ? NULL
+                                      : Py_BuildValue("(NNNN)", cellar_text(&pack->name), cellar_option_text(&pack->version),
+                                                      cellar_text(&pack->description), members));
+    }
+    cellar_kernel_primitives_list_pack_free(&packs);
+    return list;
+}
+
+/* fetches() -> [(connector, description, [(name, description, schema, [(column, type)])])] */
+static PyObject *bridge_fetches(PyObject *module, PyObject *unused) {
+    cellar_kernel_fetches_list_connector_t connectors;
+    cellar_kernel_fetches_granted(&connectors);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < connectors.len; i++) {
+        cellar_kernel_fetches_connector_t *connector = &connectors.ptr[i];
+        PyObject *members = PyList_New(0);
+        for (size_t j = 0; members != NULL && j < connector->fetches.len; j++) {
+            cellar_kernel_fetches_fetch_t *each = &connector->fetches.ptr[j];
+            PyObject *columns = PyList_New(0);
+            for (size_t k = 0; columns != NULL && k < each->columns.len; k++) {
+                cellar_kernel_fetches_column_t *column = &each->columns.ptr[k];
+                cellar_append(&columns, Py_BuildValue("(NN)", cellar_text(&column->name), cellar_text(&column->type_name)));
+            }
+            cellar_append(&members, columns == NULL ? NULL
+                                             : Py_BuildValue("(NNNN)", cellar_text(&each->name),
+                                                             cellar_text(&each->description),
+                                                             cellar_text(&each->schema), columns));
+        }
+        cellar_append(&list, members == NULL ? NULL
+                                      : Py_BuildValue("(NNN)", cellar_text(&connector->name),
+                                                      cellar_text(&connector->description), members));
+    }
+    cellar_kernel_fetches_list_connector_free(&connectors);
+    return list;
+}
+
+/* --- Calls that are answered at once --- */
+
+/* None, or the error of a call raised. */
+static PyObject *done(bool ok, cellar_kernel_types_call_error_t *error) {
+    return ok ? Py_NewRef(Py_None) : raise_call_error(error);
+}
+
+/* disk() -> (total, used), in bytes */
+static PyObject *bridge_disk(PyObject *module, PyObject *unused) {
+    cellar_kernel_session_disk_usage_t usage;
+    cellar_kernel_types_call_error_t error;
+    cellar_stream_flush();
+    if (!cellar_kernel_session_disk(cellar_current_cell(), &usage, &error)) {
+        return raise_call_error(&error);
+    }
+    return Py_BuildValue("(KK)", (unsigned long long)usage.total, (unsigned long long)usage.used);
+}
+
+/* process_order() -> str */
+static PyObject *bridge_process_order(PyObject *module, PyObject *unused) {
+    kernel_string_t order;
+    cellar_kernel_types_call_error_t error;
+    cellar_stream_flush();
+    if (!cellar_kernel_processes_order(cellar_current_cell(), &order, &error)) {
+        return raise_call_error(&error);
+    }
+    PyObject *text = cellar_text(&order);
+    kernel_string_free(&order);
+    return text;
+}
+
+/* process_reply(text) */
+static PyObject *bridge_process_reply(PyObject *module, PyObject *text) {
+    kernel_string_t reply;
+    PyObject *owner;
+    cellar_kernel_types_call_error_t error;
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "a reply is str, not %.200s", Py_TYPE(text)->tp_name);
+    }
+    if (cellar_borrow_text(text, &reply, &owner) < 0) {
+        return NULL;
+    }
+    if (reply.len > GLUE_CALL_BYTES_MAX) {
+        char message[128];
+        Py_DECREF(owner);
+        return raise_limit(message, glue_call_too_large(message, sizeof message, reply.len));
+    }
+    cellar_stream_flush();
+    bool ok = cellar_kernel_processes_reply(cellar_current_cell(), &reply, &error);
+    Py_DECREF(owner);
+    return done(ok, &error);
+}
+
+/* make_pipes(count) -> [number] */
+static PyObject *bridge_make_pipes(PyObject *module, PyObject *count) {
+    unsigned long wanted = PyLong_AsUnsignedLong(count);
+    cellar_kernel_processes_list_channel_t pipes;
+    cellar_kernel_types_call_error_t error;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_stream_flush();
+    if (!cellar_kernel_processes_make_pipes(cellar_current_cell(), (uint32_t)wanted, &pipes, &error)) {
+        return raise_call_error(&error);
+    }
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < pipes.len; i++) {
+        cellar_append(&list, PyLong_FromUnsignedLongLong(pipes.ptr[i]));
+    }
+    cellar_kernel_processes_list_channel_free(&pipes);
+    return list;
+}
+
+/* make_box(capacity or None) -> number */
+static PyObject *bridge_make_box(PyObject *module, PyObject *capacity) {
+    uint64_t room = capacity == Py_None ? 0 : PyLong_AsUnsignedLongLong(capacity), number;
+    cellar_kernel_types_call_error_t error;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_stream_flush();
+    uint64_t *bound = capacity == Py_None ? NULL : &room;
+    if (!cellar_kernel_processes_make_box(cellar_current_cell(), bound, &number, &error)) {
+        return raise_call_error(&error);
+    }
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+/* close_pipe(number, whether it is the end that reads) */
+static PyObject *bridge_close_pipe(PyObject *module, PyObject *args) {
+    unsigned long long pipe;
+    int reading;
+    cellar_kernel_types_call_error_t error;
+    if (!PyArg_ParseTuple(args, "Kp", &pipe, &reading)) {
+        return NULL;
+    }
+    cellar_stream_flush();
+    cellar_kernel_processes_pipe_end_t end =
+        reading ? CELLAR_KERNEL_PROCESSES_PIPE_END_READING : CELLAR_KERNEL_PROCESSES_PIPE_END_WRITING;
+    return done(cellar_kernel_processes_close(cellar_current_cell(), pipe, end, &error), &error);
+}
+
+/* count_messages(box) -> int */
+static PyObject *bridge_count_messages(PyObject *module, PyObject *number) {
+    uint64_t box = PyLong_AsUnsignedLongLong(number), count;
+    cellar_kernel_types_call_error_t error;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_stream_flush();
+    if (!cellar_kernel_processes_count(cellar_current_cell(), box, &count, &error)) {
+        return raise_call_error(&error);
+    }
+    return PyLong_FromUnsignedLongLong(count);
+}
+
+/* forget_channel(number) */
+static PyObject *bridge_forget_channel(PyObject *module, PyObject *number) {
+    uint64_t channel = PyLong_AsUnsignedLongLong(number);
+    cellar_kernel_processes_list_channel_t channels = {&channel, 1};
+    cellar_kernel_types_call_error_t error;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_stream_flush();
+    return done(cellar_kernel_processes_forget(cellar_current_cell(), &channels, &error), &error);
+}
+
+/* Adds the numbers of calls, by the names that they have in the generated list. */
+int cellar_add_call_numbers(PyObject *module) {
+#define ADD(name)                                                                                                      \
+    if (PyModule_AddIntConstant(module, #name, KERNEL_##name) < 0) {                                                   \
+        return -1;                                                                                                     \
+    }
+    KERNEL_CALLS(ADD)
+#undef ADD
+    return 0;
 }
 
 static PyObject *bridge_set_error_class(PyObject *module, PyObject *class) {
@@ -524,6 +429,16 @@ PyMethodDef cellar_call_methods[] = {
     {"from_json", cellar_from_json, METH_O, NULL},
     {"cancel", bridge_cancel, METH_O, NULL},
     {"granted", bridge_granted, METH_NOARGS, NULL},
+    {"primitives", bridge_primitives, METH_NOARGS, NULL},
+    {"fetches", bridge_fetches, METH_NOARGS, NULL},
+    {"disk", bridge_disk, METH_NOARGS, NULL},
+    {"process_order", bridge_process_order, METH_NOARGS, NULL},
+    {"process_reply", bridge_process_reply, METH_O, NULL},
+    {"make_pipes", bridge_make_pipes, METH_O, NULL},
+    {"make_box", bridge_make_box, METH_O, NULL},
+    {"close_pipe", bridge_close_pipe, METH_VARARGS, NULL},
+    {"count_messages", bridge_count_messages, METH_O, NULL},
+    {"forget_channel", bridge_forget_channel, METH_O, NULL},
     {"set_error_class", bridge_set_error_class, METH_O, NULL},
     {0},
 };

@@ -29,7 +29,7 @@ PyObject *cellar_take(PyObject *module, PyObject *args) {
     if (wanted > 0) {
         glue_aim(buffer.buf, wanted);
     }
-    cellar_kernel_tools_take(table, wanted, &piece);
+    cellar_kernel_fetches_take(table, wanted, &piece);
     size_t taken = piece.len;
     if (!glue_landed() || taken > wanted) {
         taken = 0;

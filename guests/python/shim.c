@@ -105,7 +105,8 @@ PyObject *cellar_module_init(void) {
         || PyModule_AddFunctions(module, cellar_call_methods) < 0
         || PyModule_AddFunctions(module, cellar_output_methods) < 0
         || PyModule_AddFunctions(module, cellar_thread_methods) < 0
-        || PyModule_AddObjectRef(module, "cell", cell_variable) < 0 || cellar_add_tool_class(module) < 0) {
+        || PyModule_AddObjectRef(module, "cell", cell_variable) < 0 || cellar_add_tool_class(module) < 0
+        || cellar_add_call_numbers(module) < 0) {
         return NULL;
     }
     return module;

@@ -25,12 +25,21 @@ int cellar_copy_text(PyObject *text, kernel_string_t *out);
 /* The same of a text that needs not be whole; see GLUE_WORD_BYTES_MAX. */
 int cellar_copy_word(PyObject *text, kernel_string_t *out);
 PyObject *cellar_text(const kernel_string_t *text);
+/* The text, or None. */
+PyObject *cellar_option_text(const kernel_option_string_t *text);
+/* Appends to a list, and drops the list when that fails. Takes over `item`, which may be NULL. */
+void cellar_append(PyObject **list, PyObject *item);
 /* Turns a list of (mime, str | bytes) into a bundle that the caller frees with kernel_mime_bundle_free. */
 int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);
-/* (tag, payload): ("json" | "text", str) or ("http", (status, url, headers, body)). */
+/* (tag, payload), the payload being: of "json" and "text" a str; of "http" (status, url, headers, body); of "table" (number,
+   bytes, rows); of "written" the bytes; of "dataset" (name, version, artifact, rows); of "process" (status or None, [(stream,
+   text)], None or (kind, message), reply or None); of "transferred" (rest or None, whether it is broken, [(pipe, text, whether
+   it has ended)]); of "put" whether it was; of "taken" a str or None. */
 PyObject *cellar_response(const cellar_kernel_types_response_t *response);
 /* Adds the class `Tool`; see `calls.c`. */
 int cellar_add_tool_class(PyObject *module);
+/* Adds the numbers of calls. */
+int cellar_add_call_numbers(PyObject *module);
 /* (kind, message) */
 PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error);
 /* [(number, whether it succeeded, answer)], but for those without a number. */

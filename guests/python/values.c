@@ -140,13 +140,71 @@ static PyObject *tagged(PyObject **tag, const char *name, const kernel_string_t 
     return pair;
 }
 
+PyObject *cellar_option_text(const kernel_option_string_t *text) {
+    return text->is_some ? cellar_text(&text->val) : Py_NewRef(Py_None);
+}
+
+void cellar_append(PyObject **list, PyObject *item) {
+    if (item == NULL || PyList_Append(*list, item) < 0) {
+        Py_CLEAR(*list);
+    }
+    Py_XDECREF(item);
+}
+
+static PyObject *process_end(const cellar_kernel_types_process_end_t *end) {
+    static const char *const kinds[] = {
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_TIMEOUT] = "timeout",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_OUTPUT] = "output",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_NOT_STARTED] = "not-started",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_KILLED] = "killed",
+    };
+    PyObject *status = end->status.is_some ? PyLong_FromLong(end->status.val) : Py_NewRef(Py_None);
+    PyObject *output = PyList_New(0);
+    for (size_t i = 0; output != NULL && i < end->output.len; i++) {
+        bool is_error = end->output.ptr[i].f0 == CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR;
+        cellar_append(&output, Py_BuildValue("(iN)", is_error ? 2 : 1, cellar_text(&end->output.ptr[i].f1)));
+    }
+    PyObject *failure = end->failure.is_some
+        ? Py_BuildValue("(sN)", kinds[end->failure.val.kind], cellar_text(&end->failure.val.message))
+        : Py_NewRef(Py_None);
+    return Py_BuildValue("(s(NNNN))", "process", status, output, failure, cellar_option_text(&end->reply));
+}
+
+static PyObject *transferred(const cellar_kernel_types_transferred_t *done) {
+    PyObject *read = PyList_New(0);
+    for (size_t i = 0; read != NULL && i < done->read.len; i++) {
+        const cellar_kernel_types_pipe_text_t *piece = &done->read.ptr[i];
+        cellar_append(&read, Py_BuildValue("(KNO)", (unsigned long long)piece->pipe, cellar_text(&piece->text),
+                                    piece->ended ? Py_True : Py_False));
+    }
+    return Py_BuildValue("(s(NON))", "transferred", cellar_option_text(&done->rest), done->broken ? Py_True : Py_False, read);
+}
+
 PyObject *cellar_response(const cellar_kernel_types_response_t *response) {
     static PyObject *json, *text;
+    const cellar_kernel_types_lent_table_t *table = &response->val.table;
+    const cellar_kernel_types_dataset_version_t *dataset = &response->val.dataset;
     switch (response->tag) {
     case CELLAR_KERNEL_TYPES_RESPONSE_JSON:
         return tagged(&json, "json", &response->val.json);
     case CELLAR_KERNEL_TYPES_RESPONSE_TEXT:
         return tagged(&text, "text", &response->val.text);
+    case CELLAR_KERNEL_TYPES_RESPONSE_TABLE:
+        return Py_BuildValue("(s(KKK))", "table", (unsigned long long)table->table, (unsigned long long)table->bytes,
+                             (unsigned long long)table->rows);
+    case CELLAR_KERNEL_TYPES_RESPONSE_WRITTEN:
+        return Py_BuildValue("(sK)", "written", (unsigned long long)response->val.written);
+    case CELLAR_KERNEL_TYPES_RESPONSE_DATASET:
+        return Py_BuildValue("(s(NKNK))", "dataset", cellar_text(&dataset->name), (unsigned long long)dataset->version,
+                             cellar_text(&dataset->artifact), (unsigned long long)dataset->rows);
+    case CELLAR_KERNEL_TYPES_RESPONSE_PROCESS:
+        return process_end(&response->val.process);
+    case CELLAR_KERNEL_TYPES_RESPONSE_TRANSFERRED:
+        return transferred(&response->val.transferred);
+    case CELLAR_KERNEL_TYPES_RESPONSE_PUT:
+        return Py_BuildValue("(sO)", "put", response->val.put ? Py_True : Py_False);
+    case CELLAR_KERNEL_TYPES_RESPONSE_TAKEN:
+        return Py_BuildValue("(sN)", "taken", cellar_option_text(&response->val.taken));
     default:
         return http_response(&response->val.http);
     }

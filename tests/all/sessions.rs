@@ -361,9 +361,9 @@ fn load_error(config: HostConfig) -> Error {
 #[test]
 fn a_guest_of_another_version_is_refused_with_both_versions() {
     let folder = TempDir::new().expect("a folder");
-    let config = changed_guest(folder.path(), |manifest| manifest.replace("\"0.11.0\"", "\"9.9.9\""));
+    let config = changed_guest(folder.path(), |manifest| manifest.replace("\"0.12.0\"", "\"9.9.9\""));
     let message = load_error(config).to_string();
-    assert!(message.contains("cellar:kernel@9.9.9") && message.contains("cellar:kernel@0.11.0"), "{message}");
+    assert!(message.contains("cellar:kernel@9.9.9") && message.contains("cellar:kernel@0.12.0"), "{message}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use arrow_schema::{Field, Schema};
 use cellar_connectors::{Bounds, ConnectorOptions, Connectors, FetchOptions, FilesFetch, FilesPlace, Kind};
 use cellar_engine::{
     Bridges, GuestName, SessionConfig,
-    bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchSpec, denied},
+    bridges::{
+        Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchName, FetchSpec, denied,
+    },
 };
 use cellar_tables::Batches;
 use serde_json::{Map, Value};
@@ -111,12 +113,16 @@ impl Bridges for Lake {
         vec![ConnectorSpec { name: "lake".to_owned(), description: String::new(), fetches }]
     }
 
-    fn fetch_arguments(&self, _name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+    fn fetch_arguments(
+        &self,
+        _name: &FetchName,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         Ok(arguments)
     }
 
-    fn fetch(&self, name: &str, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
-        let (connectors, fetch) = (self.0.clone(), name.trim_start_matches("lake.").to_owned());
+    fn fetch(&self, name: &FetchName, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        let (connectors, fetch) = (self.0.clone(), name.fetch.clone());
         Box::pin(async move {
             let rows = connectors.fetch("lake", &fetch, arguments).await;
             rows.map_err(|error| CallError::new(CallErrorKind::Failed, error.to_string()))

@@ -111,7 +111,7 @@ fn signed(case: &[u8]) -> Option<Vec<u8>> {
 /// Snapshots: read, restored, and run a cell in.
 fn snapshot(seeds: &mut Vec<Vec<u8>>) -> Try {
     let probe = Probe::new();
-    let held = "call runtime.selfref.context.remember {\"text\": \"a lesson\"}\nhold f\nhold g\nhold /tmp/h";
+    let held = "primitive selfref context.remember {\"text\": \"a lesson\"}\nhold f\nhold g\nhold /tmp/h";
     for code in ["set a b", "grow 1\nwrite f text\nset b c\nemit x", "sleep 5\nset c d", held] {
         let session = probe.session(SessionConfig::default());
         probe.text(&session, code);

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wasmparser::{Parser, Payload};
 use wit_bindgen_core::Files;
-use wit_bindgen_core::wit_parser::Resolve;
+use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
 use wit_component::ComponentEncoder;
 
 /// The only imports a guest may have, besides those of [`THREADS`].
@@ -15,18 +15,44 @@ const ALLOWED_IMPORTS: &str = "cellar:kernel/";
 const THREADS: (&str, &[&str]) =
     ("$root", &["[thread-new-indirect-v0]", "[thread-index]", "[thread-suspend-then-resume]", "[thread-resume-later]"]);
 
-/// Writes `kernel.c`, `kernel.h` and `kernel_component_type.o` for the world in `wit` into `folder`.
+/// Prefix of the name of a function that starts the call that the rest of the name is.
+const START: &str = "start-";
+
+/// Writes `kernel.c`, `kernel.h`, `kernel_calls.h` and `kernel_component_type.o` for the world in `wit` into `folder`.
 pub(crate) fn write_bindings(wit: &Path, folder: &Path) -> Result<()> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit).with_context(|| format!("could not parse `{}`", wit.display()))?;
     let world = resolve.select_world(&[package], Some("kernel"))?;
+    let calls = calls_header(&resolve, world);
     let mut files = Files::default();
     wit_bindgen_c::Opts::default().build().generate(&mut resolve, world, &mut files)?;
     fs::create_dir_all(folder)?;
     for (name, content) in files.iter() {
         fs::write(folder.join(name), content)?;
     }
+    fs::write(folder.join("kernel_calls.h"), calls)?;
     Ok(())
+}
+
+/// The calls of the world that can be started, as a header of C: an enumeration, and a macro that lists it. Guests number
+/// their calls by it, so that all number them alike.
+fn calls_header(resolve: &Resolve, world: WorldId) -> String {
+    let mut names = Vec::new();
+    for item in resolve.worlds[world].imports.values() {
+        let WorldItem::Interface { id, .. } = item else { continue };
+        let interface = &resolve.interfaces[*id];
+        let Some(of) = &interface.name else { continue };
+        for function in interface.functions.keys().filter_map(|name| name.strip_prefix(START)) {
+            names.push(format!("{of}_{function}").replace('-', "_").to_uppercase());
+        }
+    }
+    let cases: String = names.iter().map(|name| format!("    KERNEL_{name},\n")).collect();
+    let listed: String = names.iter().map(|name| format!(" \\\n    X({name})")).collect();
+    format!(
+        "// Made of the world: its calls that can be started. `X` is given their names without `KERNEL_`.\n\
+         #ifndef KERNEL_CALLS_H\n#define KERNEL_CALLS_H\n\nenum kernel_call {{\n{cases}}};\n\n\
+         #define KERNEL_CALLS(X){listed}\n\n#endif\n"
+    )
 }
 
 /// Turns a linked core module into a component.
@@ -99,6 +125,21 @@ mod tests {
         let error = audit_imports(&module_importing("wasi_snapshot_preview1")).unwrap_err();
         assert!(error.to_string().contains("`function` from `wasi_snapshot_preview1`"), "{error}");
         audit_imports(&module_importing("$root")).unwrap_err();
+    }
+
+    #[test]
+    fn every_call_that_can_be_started_has_a_number() {
+        let mut resolve = Resolve::default();
+        let text = "package a:b; interface some-calls { call: func(); start-call: func() -> u64; cancel: func(); }
+            interface others { run-all: func(); start-run-all: func(); } world w { import some-calls; import others; }";
+        let package = resolve.push_str("b.wit", text).unwrap();
+        let world = resolve.select_world(&[package], Some("w")).unwrap();
+        let header = calls_header(&resolve, world);
+        assert!(
+            header.contains("enum kernel_call {\n    KERNEL_SOME_CALLS_CALL,\n    KERNEL_OTHERS_RUN_ALL,\n};"),
+            "{header}"
+        );
+        assert!(header.contains("X(SOME_CALLS_CALL) \\\n    X(OTHERS_RUN_ALL)\n"), "{header}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::inputs::{Inputs, files_below, sha256_hex};
 use crate::workshop::Workshop;
 
 /// Version of `wit/kernel.wit`; the host refuses a guest of another.
-const WIT_VERSION: &str = "0.11.0";
+const WIT_VERSION: &str = "0.12.0";
 
 /// The builder's own files that decide what any guest looks like.
 const CORE_RECIPE: &[&str] = &[

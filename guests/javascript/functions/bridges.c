@@ -1,40 +1,55 @@
-// Tools, models, agents and requests: `start` returns the number of a call, `call` waits in place.
+// Calls of the host: `start` returns the number of what was started, `call` waits in place.
 //
-// Both take the name of the bridge and its request as a flat list; what each position means stands beside each case.
+// Both take the number of the call, which `calls` has by its name, and its request as a flat list; what each position means
+// stands above `take_request`.
 #include "convert.h"
 #include "functions.h"
 #include "hooks.h"
+#include "kernel_calls.h"
 #include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { BRIDGE_TOOL, BRIDGE_LLM, BRIDGE_AGENT, BRIDGE_HTTP, BRIDGE_INPUT } bridge_t;
-
 // A request under construction, and what has to be freed after it.
 typedef struct {
-    kernel_string_t required[2];
+    kernel_string_t required[3];
     kernel_option_string_t optional[4];
-    kernel_list_tuple2_string_string_t headers;
+    // Headers of a request, or the environment of a process.
+    kernel_list_tuple2_string_string_t pairs;
     kernel_option_list_u8_t body;
+    // Of a process: its timeout and the pipes that are its input, output and errors. Of a transfer: its timeout and the pipe
+    // that is written.
+    struct {
+        bool is_some;
+        uint64_t val;
+    } numbers[4];
+    cellar_kernel_processes_list_channel_t channels;
+    bool refresh;
 } request_t;
 
-// Headers come as a flat array: name, value, and so on.
-static bool take_headers(JSContext *ctx, JSValueConst array, kernel_list_tuple2_string_string_t *headers) {
+// Texts that each call has first.
+static const uint8_t texts[] = {
+    [KERNEL_TOOLS_CALL] = 2, [KERNEL_PRIMITIVES_CALL] = 3, [KERNEL_FETCHES_CALL] = 3, [KERNEL_LLM_CALL] = 2,
+    [KERNEL_AGENTS_CALL] = 2, [KERNEL_INPUT_CALL] = 1, [KERNEL_HTTP_CALL] = 2, [KERNEL_PROCESSES_RUN] = 3,
+};
+
+// Pairs come as a flat array: name, value, and so on.
+static bool take_pairs(JSContext *ctx, JSValueConst array, kernel_list_tuple2_string_string_t *pairs) {
     int64_t length = 0;
     if (JS_IsUndefined(array))
         return true;
     if (JS_GetLength(ctx, array, &length))
         return false;
-    headers->ptr = calloc((size_t)length / 2 + 1, sizeof *headers->ptr);
-    if (headers->ptr == NULL) {
+    pairs->ptr = calloc((size_t)length / 2 + 1, sizeof *pairs->ptr);
+    if (pairs->ptr == NULL) {
         JS_ThrowOutOfMemory(ctx);
         return false;
     }
     for (uint32_t i = 0; i + 1 < length; i += 2) {
         JSValue name = JS_GetPropertyUint32(ctx, array, i), value = JS_GetPropertyUint32(ctx, array, i + 1);
-        kernel_tuple2_string_string_t *header = &headers->ptr[headers->len++];
-        bool ok = copy_text_of(ctx, name, &header->f0) && copy_text_of(ctx, value, &header->f1);
+        kernel_tuple2_string_string_t *pair = &pairs->ptr[pairs->len++];
+        bool ok = copy_text_of(ctx, name, &pair->f0) && copy_text_of(ctx, value, &pair->f1);
         JS_FreeValue(ctx, name);
         JS_FreeValue(ctx, value);
         if (!ok)
@@ -43,57 +58,121 @@ static bool take_headers(JSContext *ctx, JSValueConst array, kernel_list_tuple2_
     return true;
 }
 
-// tool: name, arguments. llm: prompt, tier, system?, schema?. agent: prompt, type, model?, context?, label?, schema?.
-// http: method, url, headers, body?. input: prompt, nothing.
-static bool take_request(JSContext *ctx, bridge_t bridge, int argc, JSValueConst *argv, request_t *request) {
-    *request = (request_t){0};
-    for (int i = 0; i < 2; i++) {
-        if (argc <= i || !text_of(ctx, argv[i], &request->required[i]))
-            return false;
+static bool take_number(JSContext *ctx, JSValueConst value, bool *is_some, uint64_t *out) {
+    int64_t number = 0;
+    *is_some = !JS_IsUndefined(value) && !JS_IsNull(value);
+    if (*is_some && JS_ToInt64(ctx, &number, value))
+        return false;
+    *out = number < 0 ? 0 : (uint64_t)number;
+    return true;
+}
+
+static bool take_channels(JSContext *ctx, JSValueConst array, cellar_kernel_processes_list_channel_t *channels) {
+    int64_t length = 0;
+    if (JS_GetLength(ctx, array, &length))
+        return false;
+    channels->ptr = calloc((size_t)length + 1, sizeof *channels->ptr);
+    if (channels->ptr == NULL) {
+        JS_ThrowOutOfMemory(ctx);
+        return false;
     }
-    if (bridge == BRIDGE_HTTP) {
-        size_t length;
-        const uint8_t *body = argc > 3 ? bytes_of(ctx, argv[3], &length) : NULL;
-        if (body != NULL) {
-            kernel_string_t copy;
-            if (!glue_try_copy((const char *)body, length, &copy)) {
-                JS_ThrowOutOfMemory(ctx);
-                return false;
-            }
-            request->body = (kernel_option_list_u8_t){true, {copy.ptr, copy.len}};
-        }
-        return argc <= 2 || take_headers(ctx, argv[2], &request->headers);
-    }
-    for (int i = 0; i < 4 && i + 2 < argc; i++) {
-        if (!optional_text_of(ctx, argv[i + 2], &request->optional[i]))
+    for (uint32_t i = 0; i < length; i++) {
+        JSValue value = JS_GetPropertyUint32(ctx, array, i);
+        bool is_some;
+        bool ok = take_number(ctx, value, &is_some, &channels->ptr[channels->len++]);
+        JS_FreeValue(ctx, value);
+        if (!ok)
             return false;
     }
     return true;
 }
 
+static bool take_body(JSContext *ctx, JSValueConst value, kernel_option_list_u8_t *out) {
+    size_t length;
+    const uint8_t *body = bytes_of(ctx, value, &length);
+    if (body == NULL)
+        return true;
+    kernel_string_t copy;
+    if (!glue_try_copy((const char *)body, length, &copy)) {
+        JS_ThrowOutOfMemory(ctx);
+        return false;
+    }
+    *out = (kernel_option_list_u8_t){true, {copy.ptr, copy.len}};
+    return true;
+}
+
+// tools.call: name, arguments. primitives.call: pack, name, arguments. fetches.call: connector, fetch, arguments, refresh.
+// llm.call: prompt, tier, system?, schema?. agents.call: prompt, type, model?, context?, label?, schema?. input.call: prompt.
+// http.call: method, url, headers, body?. processes.run: language, code, order, environment, timeout?, input?, out?, err?.
+// processes.transfer: text?, timeout?, pipe to write?, pipes to read.
+static bool take_request(JSContext *ctx, int32_t call, int argc, JSValueConst *argv, request_t *request) {
+    *request = (request_t){0};
+    int count = call >= 0 && call < (int)(sizeof texts) ? texts[call] : 0;
+    if (count == 0 && call != KERNEL_PROCESSES_TRANSFER) {
+        JS_ThrowRangeError(ctx, "no such call");
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (argc <= i || !text_of(ctx, argv[i], &request->required[i]))
+            return false;
+    }
+    argc -= count;
+    argv += count;
+    switch (call) {
+    case KERNEL_FETCHES_CALL:
+        request->refresh = argc > 0 && JS_ToBool(ctx, argv[0]) > 0;
+        return true;
+    case KERNEL_HTTP_CALL:
+        return (argc <= 1 || take_body(ctx, argv[1], &request->body)) && (argc <= 0 || take_pairs(ctx, argv[0], &request->pairs));
+    case KERNEL_PROCESSES_RUN:
+        for (int i = 0; i < 4 && i + 1 < argc; i++) {
+            if (!take_number(ctx, argv[i + 1], &request->numbers[i].is_some, &request->numbers[i].val))
+                return false;
+        }
+        return argc <= 0 || take_pairs(ctx, argv[0], &request->pairs);
+    case KERNEL_PROCESSES_TRANSFER:
+        if (argc < 4) {
+            JS_ThrowTypeError(ctx, "a transfer takes a text, a timeout and pipes");
+            return false;
+        }
+        for (int i = 0; i < 2; i++) {
+            if (!take_number(ctx, argv[i + 1], &request->numbers[i].is_some, &request->numbers[i].val))
+                return false;
+        }
+        return optional_text_of(ctx, argv[0], &request->optional[0]) && take_channels(ctx, argv[3], &request->channels);
+    default:
+        for (int i = 0; i < 4 && i < argc; i++) {
+            if (!optional_text_of(ctx, argv[i], &request->optional[i]))
+                return false;
+        }
+        return true;
+    }
+}
+
 static void release_request(JSContext *ctx, request_t *request) {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         text_free(ctx, &request->required[i]);
     for (int i = 0; i < 4; i++) {
         if (request->optional[i].is_some)
             text_free(ctx, &request->optional[i].val);
     }
-    if (request->headers.len > 0)
-        kernel_list_tuple2_string_string_free(&request->headers);
+    if (request->pairs.len > 0)
+        kernel_list_tuple2_string_string_free(&request->pairs);
     else
-        free(request->headers.ptr);
+        free(request->pairs.ptr);
+    free(request->channels.ptr);
     kernel_option_list_u8_free(&request->body);
 }
 
 // Bytes of a request.
 static size_t size_of(const request_t *request) {
     size_t size = request->body.is_some ? request->body.val.len : 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         size += request->required[i].len;
     for (int i = 0; i < 4; i++)
         size += request->optional[i].is_some ? request->optional[i].val.len : 0;
-    for (size_t i = 0; i < request->headers.len; i++)
-        size += request->headers.ptr[i].f0.len + request->headers.ptr[i].f1.len;
+    for (size_t i = 0; i < request->pairs.len; i++)
+        size += request->pairs.ptr[i].f0.len + request->pairs.ptr[i].f1.len;
     return size;
 }
 
@@ -112,8 +191,8 @@ static JSValue throw_limit(JSContext *ctx, const char *message, size_t length) {
 }
 
 // Takes the request of a call, or throws: what the host would say when it is too large.
-static bool take_call(JSContext *ctx, bridge_t bridge, int argc, JSValueConst *argv, request_t *request) {
-    bool ok = take_request(ctx, bridge, argc, argv, request);
+static bool take_call(JSContext *ctx, int32_t call, int argc, JSValueConst *argv, request_t *request) {
+    bool ok = take_request(ctx, call, argc, argv, request);
     if (ok && size_of(request) > GLUE_CALL_BYTES_MAX) {
         char message[128];
         size_t length = glue_call_too_large(message, sizeof message, size_of(request));
@@ -149,38 +228,178 @@ static cellar_kernel_types_http_request_t http_request(const request_t *r) {
     return (cellar_kernel_types_http_request_t){
         .method = r->required[0],
         .url = r->required[1],
-        .headers = r->headers,
+        .headers = r->pairs,
         .body = r->body,
     };
 }
 
-// start(bridge, ...)
-static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    int32_t bridge;
-    request_t request;
-    if (JS_ToInt32(ctx, &bridge, argv[0]))
-        return JS_EXCEPTION;
-    if (!take_call(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request))
-        return JS_EXCEPTION;
-    uint64_t call = 0;
-    if (bridge == BRIDGE_TOOL) {
-        call = cellar_kernel_tools_start_call(glue_cell, &request.required[0], &request.required[1]);
-    } else if (bridge == BRIDGE_LLM) {
-        cellar_kernel_types_llm_request_t llm = llm_request(&request);
-        call = cellar_kernel_llm_start_call(glue_cell, &llm);
-    } else if (bridge == BRIDGE_AGENT) {
-        cellar_kernel_types_agent_request_t agent = agent_request(&request);
-        call = cellar_kernel_agents_start_call(glue_cell, &agent);
-    } else if (bridge == BRIDGE_INPUT) {
-        call = cellar_kernel_input_start_call(glue_cell, &request.required[0]);
-    } else {
-        cellar_kernel_types_http_request_t http = http_request(&request);
-        call = cellar_kernel_http_start_call(glue_cell, &http);
+static cellar_kernel_processes_process_request_t process_request(const request_t *r) {
+    bool is_python = r->required[0].len == 2 && memcmp(r->required[0].ptr, "py", 2) == 0;
+    return (cellar_kernel_processes_process_request_t){
+        .language = is_python ? CELLAR_KERNEL_PROCESSES_LANGUAGE_PYTHON : CELLAR_KERNEL_PROCESSES_LANGUAGE_JAVASCRIPT,
+        .code = r->required[1],
+        .order = r->required[2],
+        .environment = r->pairs,
+        .timeout = {r->numbers[0].is_some, r->numbers[0].val},
+        .pipes = {
+            .input = {r->numbers[1].is_some, r->numbers[1].val},
+            .output = {r->numbers[2].is_some, r->numbers[2].val},
+            .errors = {r->numbers[3].is_some, r->numbers[3].val},
+        },
+    };
+}
+
+static cellar_kernel_processes_transfer_request_t transfer_request(const request_t *r) {
+    return (cellar_kernel_processes_transfer_request_t){
+        .write = {r->numbers[1].is_some, {.pipe = r->numbers[1].val, .text = r->optional[0].val}},
+        .read = r->channels,
+        .timeout = {r->numbers[0].is_some, r->numbers[0].val},
+    };
+}
+
+// Begins a call; its number, or 0.
+static uint64_t start_request(int32_t call, request_t *r) {
+    switch (call) {
+    case KERNEL_TOOLS_CALL:
+        return cellar_kernel_tools_start_call(glue_cell, &r->required[0], &r->required[1]);
+    case KERNEL_PRIMITIVES_CALL:
+        return cellar_kernel_primitives_start_call(glue_cell, &r->required[0], &r->required[1], &r->required[2]);
+    case KERNEL_FETCHES_CALL:
+        return cellar_kernel_fetches_start_call(glue_cell, &r->required[0], &r->required[1], &r->required[2], r->refresh);
+    case KERNEL_LLM_CALL: {
+        cellar_kernel_types_llm_request_t llm = llm_request(r);
+        return cellar_kernel_llm_start_call(glue_cell, &llm);
     }
+    case KERNEL_AGENTS_CALL: {
+        cellar_kernel_types_agent_request_t agent = agent_request(r);
+        return cellar_kernel_agents_start_call(glue_cell, &agent);
+    }
+    case KERNEL_INPUT_CALL:
+        return cellar_kernel_input_start_call(glue_cell, &r->required[0]);
+    case KERNEL_HTTP_CALL: {
+        cellar_kernel_types_http_request_t http = http_request(r);
+        return cellar_kernel_http_start_call(glue_cell, &http);
+    }
+    case KERNEL_PROCESSES_RUN: {
+        cellar_kernel_processes_process_request_t process = process_request(r);
+        return cellar_kernel_processes_start_run(glue_cell, &process);
+    }
+    default: {
+        cellar_kernel_processes_transfer_request_t transfer = transfer_request(r);
+        return cellar_kernel_processes_start_transfer(glue_cell, &transfer);
+    }
+    }
+}
+
+// Makes a call in place.
+static bool call_request(int32_t call, request_t *r, cellar_kernel_types_response_t *response,
+                         cellar_kernel_types_call_error_t *error) {
+    switch (call) {
+    case KERNEL_TOOLS_CALL:
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
+        return cellar_kernel_tools_call(glue_cell, &r->required[0], &r->required[1], &response->val.json, error);
+    case KERNEL_PRIMITIVES_CALL:
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
+        return cellar_kernel_primitives_call(glue_cell, &r->required[0], &r->required[1], &r->required[2],
+                                             &response->val.json, error);
+    case KERNEL_FETCHES_CALL:
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_TABLE;
+        return cellar_kernel_fetches_call(glue_cell, &r->required[0], &r->required[1], &r->required[2], r->refresh,
+                                          &response->val.table, error);
+    case KERNEL_LLM_CALL: {
+        cellar_kernel_types_llm_request_t llm = llm_request(r);
+        return cellar_kernel_llm_call(glue_cell, &llm, response, error);
+    }
+    case KERNEL_AGENTS_CALL: {
+        cellar_kernel_types_agent_request_t agent = agent_request(r);
+        return cellar_kernel_agents_call(glue_cell, &agent, response, error);
+    }
+    case KERNEL_INPUT_CALL:
+        return cellar_kernel_input_call(glue_cell, &r->required[0], response, error);
+    case KERNEL_HTTP_CALL: {
+        cellar_kernel_types_http_request_t http = http_request(r);
+        return cellar_kernel_http_call(glue_cell, &http, response, error);
+    }
+    case KERNEL_PROCESSES_RUN: {
+        cellar_kernel_processes_process_request_t process = process_request(r);
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_PROCESS;
+        return cellar_kernel_processes_run(glue_cell, &process, &response->val.process, error);
+    }
+    default: {
+        cellar_kernel_processes_transfer_request_t transfer = transfer_request(r);
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_TRANSFERRED;
+        return cellar_kernel_processes_transfer(glue_cell, &transfer, &response->val.transferred, error);
+    }
+    }
+}
+
+// start(call, ...)
+static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int32_t call;
+    request_t request;
+    if (JS_ToInt32(ctx, &call, argv[0]) || !take_call(ctx, call, argc - 1, argv + 1, &request))
+        return JS_EXCEPTION;
+    uint64_t number = start_request(call, &request);
     release_request(ctx, &request);
-    if (call == 0)
+    if (number == 0)
         return throw_limit(ctx, GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
-    return JS_NewInt64(ctx, (int64_t)call);
+    return JS_NewInt64(ctx, (int64_t)number);
+}
+
+static JSValue option_string(JSContext *ctx, const kernel_option_string_t *text) {
+    return text->is_some ? string_from(ctx, text->val) : JS_NULL;
+}
+
+// {status, output: [[stream, text]], failure: {kind, message} or null}
+static JSValue process_value(JSContext *ctx, const cellar_kernel_types_process_end_t *end) {
+    static const char *const kinds[] = {
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_TIMEOUT] = "timeout",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_OUTPUT] = "output",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_NOT_STARTED] = "not-started",
+        [CELLAR_KERNEL_TYPES_PROCESS_FAILURE_KIND_KILLED] = "killed",
+    };
+    JSValue value = JS_NewObject(ctx), output = JS_NewArray(ctx), failure = JS_NULL;
+    for (uint32_t i = 0; i < end->output.len; i++) {
+        JSValue piece = JS_NewArray(ctx);
+        bool is_error = end->output.ptr[i].f0 == CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR;
+        JS_SetPropertyUint32(ctx, piece, 0, JS_NewInt32(ctx, is_error ? 2 : 1));
+        JS_SetPropertyUint32(ctx, piece, 1, string_from(ctx, end->output.ptr[i].f1));
+        JS_SetPropertyUint32(ctx, output, i, piece);
+    }
+    if (end->failure.is_some) {
+        failure = JS_NewObject(ctx);
+        JS_SetPropertyStr(ctx, failure, "kind", JS_NewString(ctx, kinds[end->failure.val.kind]));
+        JS_SetPropertyStr(ctx, failure, "message", string_from(ctx, end->failure.val.message));
+    }
+    JS_SetPropertyStr(ctx, value, "status", end->status.is_some ? JS_NewInt32(ctx, end->status.val) : JS_NULL);
+    JS_SetPropertyStr(ctx, value, "output", output);
+    JS_SetPropertyStr(ctx, value, "failure", failure);
+    return value;
+}
+
+// {rest, broken, read: [[pipe, text, ended]]}
+static JSValue transferred_value(JSContext *ctx, const cellar_kernel_types_transferred_t *done) {
+    JSValue value = JS_NewObject(ctx), read = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < done->read.len; i++) {
+        JSValue piece = JS_NewArray(ctx);
+        JS_SetPropertyUint32(ctx, piece, 0, JS_NewInt64(ctx, (int64_t)done->read.ptr[i].pipe));
+        JS_SetPropertyUint32(ctx, piece, 1, string_from(ctx, done->read.ptr[i].text));
+        JS_SetPropertyUint32(ctx, piece, 2, JS_NewBool(ctx, done->read.ptr[i].ended));
+        JS_SetPropertyUint32(ctx, read, i, piece);
+    }
+    JS_SetPropertyStr(ctx, value, "rest", option_string(ctx, &done->rest));
+    JS_SetPropertyStr(ctx, value, "broken", JS_NewBool(ctx, done->broken));
+    JS_SetPropertyStr(ctx, value, "read", read);
+    return value;
+}
+
+// {table, bytes, rows}
+static JSValue table_value(JSContext *ctx, const cellar_kernel_types_lent_table_t *table) {
+    JSValue value = JS_NewObject(ctx);
+    JS_SetPropertyStr(ctx, value, "table", JS_NewInt64(ctx, (int64_t)table->table));
+    JS_SetPropertyStr(ctx, value, "bytes", JS_NewInt64(ctx, (int64_t)table->bytes));
+    JS_SetPropertyStr(ctx, value, "rows", JS_NewInt64(ctx, (int64_t)table->rows));
+    return value;
 }
 
 static JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response) {
@@ -197,6 +416,15 @@ static JSValue response_value(JSContext *ctx, const cellar_kernel_types_response
         js_free(ctx, text);
         return value;
     }
+    if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_TABLE)
+        return table_value(ctx, &response->val.table);
+    if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_PROCESS)
+        return process_value(ctx, &response->val.process);
+    if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_TRANSFERRED)
+        return transferred_value(ctx, &response->val.transferred);
+    // No other call is made here.
+    if (response->tag != CELLAR_KERNEL_TYPES_RESPONSE_HTTP)
+        return JS_NULL;
     const cellar_kernel_types_http_response_t *http = &response->val.http;
     JSValue value = JS_NewObject(ctx), headers = JS_NewArray(ctx);
     for (uint32_t i = 0; i < http->headers.len; i++) {
@@ -210,37 +438,25 @@ static JSValue response_value(JSContext *ctx, const cellar_kernel_types_response
     return value;
 }
 
-// call(bridge, ...): throws a plain object with `kind` and `message`, which the prelude makes an error of.
+// Throws a plain object with `kind` and `message`, which the prelude makes an error of.
+static JSValue throw_call_error(JSContext *ctx, cellar_kernel_types_call_error_t *error) {
+    JSValue thrown = call_error_value(ctx, error);
+    cellar_kernel_types_call_error_free(error);
+    return JS_Throw(ctx, thrown);
+}
+
+// call(call, ...)
 static JSValue call(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    int32_t bridge;
+    int32_t number;
     request_t request;
-    if (JS_ToInt32(ctx, &bridge, argv[0]))
+    if (JS_ToInt32(ctx, &number, argv[0]) || !take_call(ctx, number, argc - 1, argv + 1, &request))
         return JS_EXCEPTION;
-    if (!take_call(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request))
-        return JS_EXCEPTION;
-    cellar_kernel_types_response_t response = {.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON};
+    cellar_kernel_types_response_t response = {0};
     cellar_kernel_types_call_error_t error;
-    bool ok;
-    if (bridge == BRIDGE_TOOL) {
-        ok = cellar_kernel_tools_call(glue_cell, &request.required[0], &request.required[1], &response.val.json, &error);
-    } else if (bridge == BRIDGE_LLM) {
-        cellar_kernel_types_llm_request_t llm = llm_request(&request);
-        ok = cellar_kernel_llm_call(glue_cell, &llm, &response, &error);
-    } else if (bridge == BRIDGE_AGENT) {
-        cellar_kernel_types_agent_request_t agent = agent_request(&request);
-        ok = cellar_kernel_agents_call(glue_cell, &agent, &response, &error);
-    } else if (bridge == BRIDGE_INPUT) {
-        ok = cellar_kernel_input_call(glue_cell, &request.required[0], &response, &error);
-    } else {
-        cellar_kernel_types_http_request_t http = http_request(&request);
-        ok = cellar_kernel_http_call(glue_cell, &http, &response, &error);
-    }
+    bool ok = call_request(number, &request, &response, &error);
     release_request(ctx, &request);
-    if (!ok) {
-        JSValue thrown = call_error_value(ctx, &error);
-        cellar_kernel_types_call_error_free(&error);
-        return JS_Throw(ctx, thrown);
-    }
+    if (!ok)
+        return throw_call_error(ctx, &error);
     JSValue value = response_value(ctx, &response);
     cellar_kernel_types_response_free(&response);
     return value;
@@ -296,10 +512,113 @@ static JSValue take(JSContext *ctx, JSValueConst this_value, int argc, JSValueCo
     if (JS_ToInt64(ctx, &table, argv[0]) || JS_ToUint32(ctx, &length, argv[1]))
         return JS_EXCEPTION;
     kernel_list_u8_t piece;
-    cellar_kernel_tools_take((uint64_t)table, length, &piece);
+    cellar_kernel_fetches_take((uint64_t)table, length, &piece);
     JSValue bytes = JS_NewUint8ArrayCopy(ctx, piece.ptr, piece.len);
     kernel_list_u8_free(&piece);
     return bytes;
+}
+
+static JSValue json_or_undefined(JSContext *ctx, const cellar_kernel_primitives_option_json_t *json) {
+    return json->is_some ? string_from(ctx, json->val) : JS_UNDEFINED;
+}
+
+// primitives(): [{name, version, description, primitives: [{name, description, schema, result}]}], absent ones undefined
+static JSValue granted_primitives(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    cellar_kernel_primitives_list_pack_t packs;
+    cellar_kernel_primitives_granted(&packs);
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < packs.len; i++) {
+        const cellar_kernel_primitives_pack_t *pack = &packs.ptr[i];
+        JSValue value = JS_NewObject(ctx), members = JS_NewArray(ctx);
+        for (uint32_t j = 0; j < pack->primitives.len; j++) {
+            const cellar_kernel_primitives_primitive_t *each = &pack->primitives.ptr[j];
+            JSValue member = JS_NewObject(ctx);
+            JS_SetPropertyStr(ctx, member, "name", string_from(ctx, each->name));
+            JS_SetPropertyStr(ctx, member, "description", string_from(ctx, each->description));
+            JS_SetPropertyStr(ctx, member, "schema", json_or_undefined(ctx, &each->schema));
+            JS_SetPropertyStr(ctx, member, "result", json_or_undefined(ctx, &each->result_schema));
+            JS_SetPropertyUint32(ctx, members, j, member);
+        }
+        JS_SetPropertyStr(ctx, value, "name", string_from(ctx, pack->name));
+        JS_SetPropertyStr(ctx, value, "version", option_string(ctx, &pack->version));
+        JS_SetPropertyStr(ctx, value, "description", string_from(ctx, pack->description));
+        JS_SetPropertyStr(ctx, value, "primitives", members);
+        JS_SetPropertyUint32(ctx, list, i, value);
+    }
+    cellar_kernel_primitives_list_pack_free(&packs);
+    return list;
+}
+
+// fetches(): [{name, description, fetches: [{name, description, schema, columns: [[name, type]]}]}]
+static JSValue granted_fetches(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    cellar_kernel_fetches_list_connector_t connectors;
+    cellar_kernel_fetches_granted(&connectors);
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < connectors.len; i++) {
+        const cellar_kernel_fetches_connector_t *connector = &connectors.ptr[i];
+        JSValue value = JS_NewObject(ctx), members = JS_NewArray(ctx);
+        for (uint32_t j = 0; j < connector->fetches.len; j++) {
+            const cellar_kernel_fetches_fetch_t *each = &connector->fetches.ptr[j];
+            JSValue member = JS_NewObject(ctx), columns = JS_NewArray(ctx);
+            for (uint32_t k = 0; k < each->columns.len; k++) {
+                JSValue column = JS_NewArray(ctx);
+                JS_SetPropertyUint32(ctx, column, 0, string_from(ctx, each->columns.ptr[k].name));
+                JS_SetPropertyUint32(ctx, column, 1, string_from(ctx, each->columns.ptr[k].type_name));
+                JS_SetPropertyUint32(ctx, columns, k, column);
+            }
+            JS_SetPropertyStr(ctx, member, "name", string_from(ctx, each->name));
+            JS_SetPropertyStr(ctx, member, "description", string_from(ctx, each->description));
+            JS_SetPropertyStr(ctx, member, "schema", string_from(ctx, each->schema));
+            JS_SetPropertyStr(ctx, member, "columns", columns);
+            JS_SetPropertyUint32(ctx, members, j, member);
+        }
+        JS_SetPropertyStr(ctx, value, "name", string_from(ctx, connector->name));
+        JS_SetPropertyStr(ctx, value, "description", string_from(ctx, connector->description));
+        JS_SetPropertyStr(ctx, value, "fetches", members);
+        JS_SetPropertyUint32(ctx, list, i, value);
+    }
+    cellar_kernel_fetches_list_connector_free(&connectors);
+    return list;
+}
+
+// processOrder()
+static JSValue process_order(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    kernel_string_t order;
+    cellar_kernel_types_call_error_t error;
+    if (!cellar_kernel_processes_order(glue_cell, &order, &error))
+        return throw_call_error(ctx, &error);
+    JSValue value = string_from(ctx, order);
+    kernel_string_free(&order);
+    return value;
+}
+
+// makePipes(count): their numbers
+static JSValue make_pipes(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    uint32_t count;
+    cellar_kernel_processes_list_channel_t pipes;
+    cellar_kernel_types_call_error_t error;
+    if (JS_ToUint32(ctx, &count, argv[0]))
+        return JS_EXCEPTION;
+    if (!cellar_kernel_processes_make_pipes(glue_cell, count, &pipes, &error))
+        return throw_call_error(ctx, &error);
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < pipes.len; i++)
+        JS_SetPropertyUint32(ctx, list, i, JS_NewInt64(ctx, (int64_t)pipes.ptr[i]));
+    cellar_kernel_processes_list_channel_free(&pipes);
+    return list;
+}
+
+// closePipe(number, whether it is the end that reads)
+static JSValue close_pipe(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int64_t pipe;
+    cellar_kernel_types_call_error_t error;
+    if (JS_ToInt64(ctx, &pipe, argv[0]))
+        return JS_EXCEPTION;
+    cellar_kernel_processes_pipe_end_t end = JS_ToBool(ctx, argv[1]) > 0 ? CELLAR_KERNEL_PROCESSES_PIPE_END_READING
+                                                                        : CELLAR_KERNEL_PROCESSES_PIPE_END_WRITING;
+    if (!cellar_kernel_processes_close(glue_cell, (uint64_t)pipe, end, &error))
+        return throw_call_error(ctx, &error);
+    return JS_UNDEFINED;
 }
 
 void settle_call(JSContext *ctx, const kernel_completion_t *completion) {
@@ -327,6 +646,16 @@ void add_bridge_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("cancel", 1, cancel),
         JS_CFUNC_DEF("tools", 0, granted_tools),
         JS_CFUNC_DEF("take", 2, take),
+        JS_CFUNC_DEF("primitives", 0, granted_primitives),
+        JS_CFUNC_DEF("fetches", 0, granted_fetches),
+        JS_CFUNC_DEF("processOrder", 0, process_order),
+        JS_CFUNC_DEF("makePipes", 1, make_pipes),
+        JS_CFUNC_DEF("closePipe", 2, close_pipe),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
+    JSValue calls = JS_NewObject(ctx);
+#define ADD(name) JS_SetPropertyStr(ctx, calls, #name, JS_NewInt32(ctx, KERNEL_##name));
+    KERNEL_CALLS(ADD)
+#undef ADD
+    JS_SetPropertyStr(ctx, host, "calls", calls);
 }

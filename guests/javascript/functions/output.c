@@ -14,7 +14,7 @@ static JSValue write_output(JSContext *ctx, JSValueConst this_value, int argc, J
     if (JS_ToInt32(ctx, &number, argv[0]))
         return JS_EXCEPTION;
     cellar_kernel_output_stream_name_t to =
-        number == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT;
+        number == 1 ? CELLAR_KERNEL_TYPES_STREAM_NAME_STDERR : CELLAR_KERNEL_TYPES_STREAM_NAME_STDOUT;
     const uint8_t *bytes = JS_IsObject(argv[1]) ? bytes_of(ctx, argv[1], &length) : NULL;
     if (bytes != NULL) {
         glue_write_bytes(to, (const char *)bytes, length);

@@ -3,11 +3,7 @@
   "use strict";
 
   const { define } = kit;
-  const TOOL = 0;
-  const LLM = 1;
-  const AGENT = 2;
-  const HTTP = 3;
-  const INPUT = 4;
+  const { TOOLS_CALL, PRIMITIVES_CALL, LLM_CALL, AGENTS_CALL, HTTP_CALL, INPUT_CALL } = host.calls;
   const CONCURRENCY = 4;
   const CONCURRENCY_MAX = 16;
 
@@ -109,12 +105,21 @@
     else call.reject(failed(call.tool, value, call.site));
   };
 
-  // A primitive that programs do not see: as a promise, with what gives it up, and in place.
-  kit.callPrimitive = (name, values) => {
-    const { id, promise } = start(undefined, [TOOL, `runtime.${name}`, JSON.stringify(values)]);
+  // A call that programs do not make themselves, by its number: as a promise, with what gives it up, and in place.
+  kit.callHost = (...request) => {
+    const { id, promise } = start(undefined, request);
     return { answer: promise, giveUp: () => giveUp(id) };
   };
-  kit.callPrimitiveNow = (name, values) => callNow(undefined, [TOOL, `runtime.${name}`, JSON.stringify(values)]);
+  kit.callHostNow = (...request) => callNow(undefined, request);
+
+  // Does what the host answers at once.
+  kit.answered = (work) => {
+    try {
+      return work();
+    } catch (failure) {
+      throw failed(undefined, failure, new Error());
+    }
+  };
 
   // Whether any call waits for its answer.
   kit.hasCalls = () => pending.size > 0;
@@ -126,13 +131,11 @@
     }
   };
 
-  // Name, description and schema of the tools and the primitives; what the names of the latter begin with.
-  const RUNTIME = "runtime.";
-  function granted() {
+  // Name, description and schema of the tools.
+  function grantedTools() {
     const flat = host.tools();
     return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
   }
-  const grantedTools = () => granted().filter(([name]) => !name.startsWith(RUNTIME) && !name.startsWith("connectors."));
 
   function toolSpec(name) {
     const found = grantedTools().find(([known]) => known === name);
@@ -150,7 +153,7 @@
     });
     return call;
   }
-  Object.assign(kit, { bridge, granted, TOOL });
+  kit.bridge = bridge;
 
   // ---- tool.<name>(args)
 
@@ -167,12 +170,12 @@
   // The two forms of a tool, which are those of `bridge` with less in between: a function that is called here, or a global that is
   // looked up, takes as long as a hundredth of a blocking call.
   function toolBridge(name) {
-    const call = (value) => start(name, [TOOL, name, toolArguments(name, value)]).promise;
+    const call = (value) => start(name, [TOOLS_CALL, name, toolArguments(name, value)]).promise;
     return define(call, "sync", (value) => {
       const isPlain = typeof value === "object" && value !== null && !isArray(value);
       const text = isPlain ? stringify(value) : toolArguments(name, value);
       try {
-        return callHost(TOOL, name, text);
+        return callHost(TOOLS_CALL, name, text);
       } catch (failure) {
         throw failed(name, failure, new Error());
       }
@@ -215,19 +218,16 @@
 
   define(globalThis, "llm", bridge(undefined, (prompt, options) => {
     const { model = "default", system, schema } = kit.options("llm", options, { model: "text", system: "text", schema: "schema" });
-    return [LLM, promptText("llm", prompt), model, system, schemaText(schema)];
+    return [LLM_CALL, promptText("llm", prompt), model, system, schemaText(schema)];
   }));
   define(globalThis, "agent", bridge(undefined, (prompt, options) => {
     const kinds = { agentType: "text", model: "text", context: "any", label: "text", schema: "schema" };
     const { agentType = "task", model, context, label, schema } = kit.options("agent", options, kinds);
     const about = context === undefined || typeof context === "string" ? context : JSON.stringify(context);
-    return [AGENT, promptText("agent", prompt), agentType, model, about, label, schemaText(schema)];
+    return [AGENTS_CALL, promptText("agent", prompt), agentType, model, about, label, schemaText(schema)];
   }));
   // One request, and what gives it up.
-  kit.request = (...request) => {
-    const { id, promise } = start(undefined, [HTTP, ...request]);
-    return { answer: promise, giveUp: () => giveUp(id) };
-  };
+  kit.request = (...request) => kit.callHost(HTTP_CALL, ...request);
 
   // ---- parallel and pipeline
 
@@ -288,11 +288,18 @@
 
   // The specs of all primitives by their names.
   function primitiveSpecs() {
-    const of = ([name, description, schema]) => {
-      const own = name.slice(RUNTIME.length);
-      return [own, { name: own, description, ...JSON.parse(schema ?? "{}") }];
+    const parsed = (schema) => {
+      try {
+        return JSON.parse(schema);
+      } catch {
+        return null;
+      }
     };
-    return new Map(granted().filter(([name]) => name.startsWith(RUNTIME)).map(of));
+    return new Map(host.primitives().flatMap(({ primitives, ...pack }) => primitives.map((primitive) => {
+      const name = `${pack.name}.${primitive.name}`;
+      const { description, schema, result } = primitive;
+      return [name, { name, description, pack, schema: parsed(schema), result: parsed(result) }];
+    })));
   }
   const primitiveNames = () => [...primitiveSpecs().keys()].sort();
 
@@ -331,7 +338,9 @@
 
   // What `runtime.pack.name` gives is a call, and the way to `runtime.pack.name.more`.
   function primitive(name) {
-    const call = bridge(name, (...values) => [TOOL, RUNTIME + name, primitiveArguments(name, values)]);
+    const dot = name.indexOf(".");
+    const [pack, member] = dot < 0 ? [name, ""] : [name.slice(0, dot), name.slice(dot + 1)];
+    const call = bridge(name, (...values) => [PRIMITIVES_CALL, pack, member, primitiveArguments(name, values)]);
     const members = { sync: call.sync, spec: () => primitiveSpec(name), toString: () => `[runtime.${name}]` };
     return new Proxy((...values) => call(...values), {
       get(_, member) {
@@ -363,7 +372,7 @@
   // What a request for input failed with, as a program expects it: the end of the input is not an error of its own.
   const refused = (error) =>
     error?.kind === "denied" ? new StdinNotImplementedError("Kernel requested stdin; interactive input is not supported") : error;
-  const ask = bridge(undefined, (prompt) => [INPUT, prompt === undefined ? "" : String(prompt), ""]);
+  const ask = bridge(undefined, (prompt) => [INPUT_CALL, prompt === undefined ? "" : String(prompt)]);
   const input = async (prompt) => {
     try {
       return await ask(prompt);

@@ -199,12 +199,10 @@
 
   // ---- Names
 
-  const CONNECTORS = "connectors.";
-
   // What the host says of each fetch, by its name with that of its connector.
   function specs() {
-    const of = ([name, description, schema]) => [name.slice(CONNECTORS.length), { description, ...JSON.parse(schema) }];
-    return new Map(kit.granted().filter(([name]) => name.startsWith(CONNECTORS)).map(of));
+    return new Map(host.fetches().flatMap(({ fetches, ...connector }) => fetches.map(({ name, description, schema, columns }) =>
+      [`${connector.name}.${name}`, { description, connector, schema: JSON.parse(schema), columns }])));
   }
 
   function fetchSpec(name, { description, schema, columns }) {
@@ -212,7 +210,7 @@
     const parameters = Object.entries(schema?.properties ?? {}).map(([key, about]) => [key, { ...about, required: required.includes(key) }]);
     return {
       name, description, parameters: Object.fromEntries(parameters),
-      columns: Object.fromEntries(columns.map((column) => [column.name, column.type])),
+      columns: Object.fromEntries(columns),
     };
   }
 
@@ -246,15 +244,16 @@
     return [Object.fromEntries(given.map((value, i) => [parameters[i][0], value])), behind[0]];
   }
 
-  function asked(name, values) {
+  function asked(connector, fetch, values) {
+    const name = `${connector}.${fetch}`;
     const [given, options] = namedArguments(name, values);
     const { refresh = false } = kit.options(name, options, { refresh: "flag" });
-    return [kit.TOOL, CONNECTORS + name, JSON.stringify({ arguments: given, refresh })];
+    return [host.calls.FETCHES_CALL, connector, fetch, JSON.stringify(given), refresh];
   }
 
   function fetchOf(connector, name) {
     const whole = `${connector}.${name}`;
-    const call = kit.bridge(whole, (...values) => asked(whole, values), rowsOf);
+    const call = kit.bridge(whole, (...values) => asked(connector, name, values), rowsOf);
     define(call, "name", name);
     return define(call, "spec", () => {
       const said = specs().get(whole);

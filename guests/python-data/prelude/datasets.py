@@ -3,6 +3,7 @@
 The host has the rows. What passes are columns, in temporary files of the session, as with files of tables.
 """
 
+import _cellar
 from _cellar_prelude.calls import bridges
 
 
@@ -34,7 +35,7 @@ def load_dataset(name, /):
         raise TypeError(f"load_dataset() takes the name of a dataset, not {type(name).__name__}")
     with formats._temporary() as made:
         try:
-            bridges.ask_session("cellar.load", name=name, to=made)
+            bridges.ask_tables(_cellar.TABLES_LOAD, name, made)
         except OSError as error:
             raise LoadDatasetError(str(error)) from None
         with open(made, "rb") as file:
@@ -54,6 +55,7 @@ def publish_dataset(name, frame, /):
             file.write(data)
         del data
         try:
-            return bridges.ask_session("cellar.publish", **{"name": name, "from": given})["version"]
+            _name, version, _artifact, _rows = bridges.ask_tables(_cellar.TABLES_PUBLISH, name, given)
+            return version
         except OSError as error:
             raise PublishDatasetError(str(error)) from None

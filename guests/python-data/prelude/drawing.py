@@ -8,6 +8,7 @@ import struct
 import sys
 import tempfile
 
+import _cellar
 from _cellar_prelude.calls import bridges
 
 _TYPES = {"png": "image/png", "svg": "image/svg+xml"}
@@ -37,7 +38,7 @@ def _draw(spec, format, mode="vega-lite", **_options):  # noqa: A002 - altair's 
     os.close(handle)
     try:
         text = json.dumps(_plain(spec))
-        bridges.ask_session("cellar.draw", mime_type=f"application/vnd.{kind}.v5+json", specification=text, wanted=wanted, to=path)
+        bridges.ask_tables(_cellar.TABLES_DRAW, f"application/vnd.{kind}.v5+json", text, wanted, path)
         with open(path, "rb") as file:
             data = file.read()
     finally:

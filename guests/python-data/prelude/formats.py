@@ -13,6 +13,7 @@ import sys
 import tempfile
 import urllib.parse
 
+import _cellar
 from _cellar_prelude.calls import bridges, columnar, connectors
 
 # Bytes of columns, and values that are Python objects, of a table that becomes a file.
@@ -159,7 +160,7 @@ def _write(form, frame, path, compression, storage_options):
         data = tables.file_columns(frame, BYTES, OBJECTS)
     except tables.NotKept as reason:
         raise ValueError(f"the table cannot be written as a {form} file: {reason}") from None
-    request = {"direction": "write", "format": form, "compression": compression}
+    how = "write", form, None, compression
     with _temporary() as given:
         with open(given, "wb") as file:
             file.write(data)
@@ -168,10 +169,10 @@ def _write(form, frame, path, compression, storage_options):
             target = os.path.abspath(os.path.expanduser(os.fspath(path)))
             if not os.path.isdir(os.path.dirname(target)):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
-            bridges.ask_session("cellar.convert", **{"from": given, "to": target, "request": request})
+            bridges.ask_tables(_cellar.TABLES_CONVERT, given, target, *how)
             return
         with _temporary() as made:
-            bridges.ask_session("cellar.convert", **{"from": given, "to": made, "request": request})
+            bridges.ask_tables(_cellar.TABLES_CONVERT, given, made, *how)
             with open(made, "rb") as file, get_handle(path, "wb", storage_options=storage_options, is_text=False) as handles:
                 handles.handle.write(file.read())
 
@@ -199,10 +200,9 @@ def _read_file(form, path, columns):
 
 
 def _ask(form, path, columns, take):
-    request = {"direction": "read", "format": form, "columns": columns}
     with _temporary() as made:
         try:
-            bridges.ask_session("cellar.convert", **{"from": path, "to": made, "request": request})
+            bridges.ask_tables(_cellar.TABLES_CONVERT, path, made, "read", form, columns, None)
         except OSError as error:
             raise ValueError(str(error)) from None
         with open(made, "rb") as file:

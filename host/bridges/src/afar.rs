@@ -21,7 +21,7 @@ use std::{
 
 use cellar_engine::{
     CellId,
-    bridges::{Call, CallError, Caller, PackSpec, Response, ToolSpec},
+    bridges::{Call, CallError, Caller, FetchName, PackSpec, Response, ToolSpec},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
@@ -68,7 +68,7 @@ enum Asked {
     },
     Fetch {
         number: u64,
-        name: String,
+        name: FetchName,
         /// As JSON.
         arguments: String,
     },

@@ -20,6 +20,16 @@ pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, Cal
         }
         // Rows are searched as they come from their source.
         Ok(Response::Table(table)) => Ok(Response::Table(table)),
+        // Sessions answer so themselves, and no bridge does.
+        Ok(
+            response @ (Response::Lent(_)
+            | Response::Disk(_)
+            | Response::Written(_)
+            | Response::Dataset(_)
+            | Response::Process(_)
+            | Response::Channel(_)
+            | Response::Done),
+        ) => Ok(response),
         Err(error) => Err(clean_error(error)),
     }
 }

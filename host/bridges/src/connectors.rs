@@ -7,7 +7,7 @@ use arrow_schema::{FieldRef, Schema, SchemaRef};
 use cellar_connectors::{ConnectorOptions, Connectors, FetchError, FetchFault, Kind, ToolSource};
 use cellar_engine::{
     CellId,
-    bridges::{CallError, CallErrorKind, ConnectorSpec, FetchSpec, Response},
+    bridges::{CallError, CallErrorKind, ConnectorSpec, FetchName, FetchSpec, Response},
 };
 use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
@@ -59,15 +59,17 @@ impl Held {
         self.specs.to_vec()
     }
 
-    pub(crate) fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
-        let (connector, fetch) = name.split_once('.').unwrap_or((name, ""));
-        self.connectors.check(connector, fetch, arguments).map_err(refusal)
+    pub(crate) fn check(
+        &self,
+        name: &FetchName,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
+        self.connectors.check(&name.connector, &name.fetch, arguments).map_err(refusal)
     }
 
     /// Rows without credentials.
-    pub(crate) async fn fetch(self, name: String, arguments: Map<String, Value>) -> Result<Batches, CallError> {
-        let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
-        let rows = self.connectors.fetch(connector, fetch, arguments).await.map_err(refusal)?;
+    pub(crate) async fn fetch(self, name: FetchName, arguments: Map<String, Value>) -> Result<Batches, CallError> {
+        let rows = self.connectors.fetch(&name.connector, &name.fetch, arguments).await.map_err(refusal)?;
         let cleaned = tokio::task::spawn_blocking(move || clean(rows)).await;
         cleaned.map_err(|_| CallError::new(CallErrorKind::Failed, "the rows could not be searched for credentials"))
     }

@@ -33,8 +33,8 @@ use cellar_core::text::nearest;
 use cellar_engine::{
     Bridges, CellId,
     bridges::{
-        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, PackSpec,
-        ToolSpec, ToolsFuture, denied, selfref_pack,
+        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchName,
+        PackSpec, ToolSpec, ToolsFuture, denied, selfref_pack,
     },
 };
 use cellar_secrets::{Named, quote};
@@ -191,7 +191,7 @@ impl HostBridges {
     }
 
     /// Rows for another process, whose arguments are checked again.
-    fn fetch_afar(&self, name: String, arguments: String) -> FetchFuture {
+    fn fetch_afar(&self, name: FetchName, arguments: String) -> FetchFuture {
         let given: Option<Map<String, Value>> = serde_json::from_str(&arguments).ok();
         let checked = self.connectors.check(&name, given.unwrap_or_default());
         match checked {
@@ -235,12 +235,16 @@ impl Bridges for HostBridges {
         self.connectors.specs()
     }
 
-    fn fetch_arguments(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+    fn fetch_arguments(
+        &self,
+        name: &FetchName,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         self.connectors.check(name, arguments)
     }
 
-    fn fetch(&self, name: &str, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
-        Box::pin(self.connectors.clone().fetch(name.to_owned(), arguments))
+    fn fetch(&self, name: &FetchName, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        Box::pin(self.connectors.clone().fetch(name.clone(), arguments))
     }
 
     fn has_tool(&self, name: &str) -> bool {
@@ -370,9 +374,8 @@ impl HostBridges {
                     return Box::pin(Arc::clone(network).ask(request.clone(), origin.spent_on_hosts()));
                 }
             }
-            Call::Primitive { name, arguments } => {
-                let parts = name.split_once('.');
-                if let Some(primitive) = parts.and_then(|(pack, name)| self.packs.get(pack)?.get(name)) {
+            Call::Primitive { pack, name, arguments } => {
+                if let Some(primitive) = self.packs.get(pack).and_then(|pack| pack.get(name)) {
                     return Box::pin(primitive.call(arguments.clone(), origin.cell()));
                 }
             }
@@ -448,7 +451,7 @@ fn refusal(call: &Call, names: &[&str]) -> CallError {
         Call::Fetch { .. } => "; connectors are granted under [connectors] in cellar.toml",
         _ => "",
     });
-    if let Some(near) = nearest(call.name(), names) {
+    if let Some(near) = nearest(&call.name(), names) {
         error.message.push_str(&format!("; did you mean `{near}`"));
     }
     if !names.is_empty() {

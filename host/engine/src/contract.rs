@@ -3,3 +3,5 @@
 pub(crate) mod bridge;
 pub(crate) mod config;
 pub(crate) mod error;
+pub(crate) mod processes;
+pub(crate) mod tables;

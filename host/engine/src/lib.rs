@@ -98,8 +98,11 @@ pub mod background {
 pub mod bridges {
     pub use crate::{
         contract::bridge::{
-            AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, ConnectorSpec, FetchFuture, FetchSpec,
-            FetchedTable, HttpCall, HttpResponse, PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+            AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, ChannelAnswer, ChannelCall,
+            Compression, ConnectorSpec, Conversion, Direction, DiskUsage, Drawing, FetchFuture, FetchName, FetchSpec,
+            FetchedTable, Format, HttpCall, HttpResponse, LentTable, LoadedDataset, OutputStream, PackSpec, PipeEnd,
+            PipeText, Pipes, PrimitiveSpec, ProcessCall, ProcessEnd, ProcessFailure, ProcessFailureKind,
+            ProcessRequest, Response, TableCall, ToolSpec, ToolsFuture, Transferred, denied,
         },
         session::{
             granted::{Bridges, Caller, NoBridges},

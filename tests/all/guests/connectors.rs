@@ -17,7 +17,9 @@ use arrow_schema::{Field, Schema};
 use cellar_engine::{
     Bridges, Cell, EventKind, Language, RunResult, Session, SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
-    bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchSpec, denied},
+    bridges::{
+        Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchName, FetchSpec, denied,
+    },
     config::{KernelOptions, OutputOptions},
     event::Fetch,
     replay::Replayed,
@@ -98,10 +100,14 @@ impl Bridges for Store {
         vec![ConnectorSpec { name: "store".to_owned(), description: "a store".to_owned(), fetches }]
     }
 
-    fn fetch_arguments(&self, name: &str, mut arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+    fn fetch_arguments(
+        &self,
+        name: &FetchName,
+        mut arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         let invalid = |message: &str| Err(CallError::new(CallErrorKind::Invalid, format!("{name}: {message}")));
-        if !["store.orders", "store.kinds"].contains(&name) {
-            return Err(denied(&Call::Fetch { name: name.to_owned(), arguments: String::new() }));
+        if name.connector != "store" || !["orders", "kinds"].contains(&&*name.fetch) {
+            return Err(denied(&Call::Fetch { name: name.clone(), arguments: String::new(), refresh: false }));
         }
         arguments.entry("count").or_insert(json!(3));
         if !arguments["count"].is_u64() {
@@ -111,9 +117,9 @@ impl Bridges for Store {
         Ok(arguments)
     }
 
-    fn fetch(&self, name: &str, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+    fn fetch(&self, name: &FetchName, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let rows = if name == "store.kinds" { kinds() } else { orders(arguments["count"].as_i64().expect("a number")) };
+        let rows = if name.fetch == "kinds" { kinds() } else { orders(arguments["count"].as_i64().expect("a number")) };
         Box::pin(async move { Ok(rows) })
     }
 }

@@ -6,7 +6,7 @@ const { Readable, Writable } = kit.requireBuiltin("stream");
 const { Buffer } = kit.requireBuiltin("buffer");
 const { promisify } = kit.requireBuiltin("util");
 const { Link, pair } = require("deno/processes/ipc.js");
-const { bytesOf, channel, channelNow, textOf } = require("deno/processes/process_text.js");
+const { bytesOf, closePipe, makePipes, readPipe, textOf, writePipe } = require("deno/processes/process_text.js");
 
 // The cells that read an order, by language; the Python guest has the same.
 const ENTRIES = { py: "%%process", js: 'await require("node:cellar").main()' };
@@ -53,11 +53,15 @@ function asked(call, file, values, options, input, pid, pipes = {}, ipc = undefi
   return {
     language, code: ENTRIES[language],
     order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), input: pipes.input, ipc, pid, ppid: process.pid }),
-    environment: environment.map(([name, value]) => [name, String(value)]),
-    timeout: options.timeout > 0 ? Math.ceil(options.timeout) : null,
+    environment: environment.flatMap(([name, value]) => [name, String(value)]),
+    timeout: options.timeout > 0 ? Math.min(Math.ceil(options.timeout) * 1e6, Number.MAX_SAFE_INTEGER) : undefined,
     pipes,
   };
 }
+
+// The call of the host that runs it.
+const calledWith = ({ language, code, order, environment, timeout, pipes: { input, out, err } }) =>
+  [host.calls.PROCESSES_RUN, language, code, order, environment, timeout, input, out, err];
 
 // Programs that a machine may well have: who asks for one is told what there is instead.
 const USUAL = new Set(`7z apt apt-get aws az brew bun cargo clang cmake conda convert deno docker dotnet ffmpeg ffprobe g++ gcc gh
@@ -82,7 +86,7 @@ function ended(call, request, file, values, answer, signal) {
     error = absent(call, file, values, err.toString().trim().replace(/^.*?command not found: /s, ""));
   } else if (failure?.kind === "output") {
     error = Object.assign(new Error(failure.message), { code: "ENOBUFS", errno: -105 });
-  } else if (failure !== null && failure.code !== null && failure.code !== "lost") {
+  } else if (failure?.kind === "not-started") {
     error = Object.assign(new Error(`${call} ${file} EAGAIN (${failure.message})`), { code: "EAGAIN", errno: -11 });
   }
   const killed = failure?.kind === "timeout" ? signal ?? "SIGTERM" : "SIGKILL";
@@ -116,7 +120,7 @@ function runNow(file, values, options, usual) {
   let end;
   try {
     const request = asked("spawnSync", file, values, options, bytesFrom(options.input), pid);
-    end = ended("spawnSync", request, file, values, kit.callPrimitiveNow("process.run", request), options.killSignal);
+    end = ended("spawnSync", request, file, values, kit.callHostNow(...calledWith(request)), options.killSignal);
   } catch (error) {
     if (error?.kind !== undefined) error.code ??= "EAGAIN";
     else if (error?.code !== "ENOENT") throw error;
@@ -175,7 +179,7 @@ class Stdin extends Writable {
   async #send(chunk) {
     for (let at = 0; at < chunk.length; at += PIECE) {
       for (let rest = textOf(chunk.subarray(at, at + PIECE)); rest !== "";) {
-        const answer = await channel({ do: "transfer", write: [this.number, rest] });
+        const answer = await writePipe(this.number, rest);
         if (answer.broken) throw Object.assign(new Error("write EPIPE"), { errno: -32, code: "EPIPE", syscall: "write" });
         rest = answer.rest;
       }
@@ -184,7 +188,7 @@ class Stdin extends Writable {
   _destroy(error, done) {
     // Also when all was written.
     try {
-      channelNow({ do: "close", pipe: this.number, reading: false });
+      closePipe(this.number, false);
     } catch {
       // The process has ended, and the pipe with it.
     }
@@ -203,7 +207,7 @@ class Source extends Readable {
   _read() {
     if (this.#asked || this.destroyed) return;
     this.#asked = true;
-    this.pending = channel({ do: "transfer", read: [this.number] }).then(({ read: [[, text, hasEnded]] }) => {
+    this.pending = readPipe(this.number).then(({ text, hasEnded }) => {
       this.#asked = false;
       this.pending = undefined;
       if (text !== "") this.push(bytesOf(text));
@@ -217,7 +221,7 @@ class Source extends Readable {
   }
   _destroy(error, done) {
     try {
-      if (!this.readableEnded) channelNow({ do: "close", pipe: this.number, reading: true });
+      if (!this.readableEnded) closePipe(this.number, true);
     } catch {
       // The process has ended, and the pipe with it.
     }
@@ -239,7 +243,7 @@ class ChildProcess extends EventEmitter {
     // What says that there is no such command is read when it has ended.
     const isCommand = !options.shell && kindOf(file) === "command";
     const names = ["input", "out", "err"].filter((name, at) => stdio[at] === "pipe" && !(isCommand && name === "err"));
-    const numbers = names.length > 0 ? channelNow({ do: "pipes", count: names.length }).pipes : [];
+    const numbers = names.length > 0 ? makePipes(names.length) : [];
     const pipes = Object.fromEntries(names.map((name, at) => [name, numbers[at]]));
     this.#pipes = pipes;
     this.stdin = pipes.input === undefined ? null : new Stdin(pipes.input);
@@ -263,7 +267,7 @@ class ChildProcess extends EventEmitter {
   #closePipes() {
     for (const [name, pipe] of Object.entries(this.#pipes)) {
       try {
-        channelNow({ do: "close", pipe, reading: name === "input" });
+        closePipe(pipe, name === "input");
       } catch {
         // The cell is being stopped, and everything with it.
       }
@@ -274,7 +278,7 @@ class ChildProcess extends EventEmitter {
     let request;
     try {
       request = asked("spawn", file, values, options, new Uint8Array(0), this.pid, pipes, this.#linkEnds);
-      this.#call = kit.callPrimitive("process.run", request);
+      this.#call = kit.callHost(...calledWith(request));
     } catch (error) {
       this.#fail(error);
       return;

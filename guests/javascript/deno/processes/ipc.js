@@ -1,5 +1,5 @@
 // Messages between a program and one that it has forked: JSON, a line each, through two pipes of the host.
-const { channel, channelNow } = require("deno/processes/process_text.js");
+const { closePipe, makePipes, readPipe, writePipe } = require("deno/processes/process_text.js");
 
 // Bytes that are written by one call.
 const PIECE = 1 << 19;
@@ -28,7 +28,7 @@ class Link {
   async #receive() {
     let rest = "";
     while (!this.#isOver) {
-      const { read: [[, text, hasEnded]] } = await channel({ do: "transfer", read: [this.#read] });
+      const { text, hasEnded } = await readPipe(this.#read);
       const lines = (rest + text).split("\n");
       rest = lines.pop();
       for (const line of lines) {
@@ -54,7 +54,7 @@ class Link {
   async #transfer(line) {
     for (let at = 0; at < line.length; at += PIECE) {
       for (let rest = line.slice(at, at + PIECE); rest !== "";) {
-        const answer = await channel({ do: "transfer", write: [this.#write, rest] });
+        const answer = await writePipe(this.#write, rest);
         if (answer.broken) throw kit.coded("ERR_IPC_CHANNEL_CLOSED", "Channel closed");
         rest = answer.rest;
       }
@@ -75,7 +75,7 @@ class Link {
   close(ends) {
     for (const [pipe, reading] of ends) {
       try {
-        channelNow({ do: "close", pipe, reading });
+        closePipe(pipe, reading);
       } catch {
         // It was closed, or the cell is being stopped.
       }
@@ -90,7 +90,7 @@ class Link {
 
 // The two ends of a new channel: for who forks, and for what is forked.
 function pair() {
-  const [down, up] = channelNow({ do: "pipes", count: 2 }).pipes;
+  const [down, up] = makePipes(2);
   return { mine: { read: up, write: down }, its: { read: down, write: up } };
 }
 

@@ -105,7 +105,7 @@ function told(error) {
 }
 
 async function main() {
-  const order = kit.callPrimitiveNow("process.order", {});
+  const order = JSON.parse(kit.answered(() => host.processOrder()));
   host.writeExactly();
   [process.pid, process.ppid] = [order.pid, order.ppid];
   host.changeDirectory(order.cwd);

@@ -1,7 +1,7 @@
 // The input of the session, which is asked of whoever watches the run, a line at a time and none in advance. What was asked
 // for and is not yet read stays for the next reader.
 const { Readable } = kit.requireBuiltin("stream");
-const { bytesOf, channel, channelNow } = require("deno/processes/process_text.js");
+const { bytesOf, readPipe, readPipeNow } = require("deno/processes/process_text.js");
 
 let rest = new Uint8Array(0);
 // Of a process, whose input was given to it: there is no more.
@@ -21,7 +21,7 @@ function givePipe(number) {
 }
 
 // What came out of the pipe; nothing at its end.
-function fromPipe({ read: [[, text, hasEnded]] }) {
+function fromPipe({ text, hasEnded }) {
   isWhole = hasEnded;
   return bytesOf(text);
 }
@@ -40,7 +40,7 @@ function taken() {
 // The next bytes: a line, or what is left of one; none at the end.
 function nextSync() {
   if (rest.length > 0 || isWhole) return taken();
-  if (pipe !== undefined) return fromPipe(channelNow({ do: "transfer", read: [pipe] }));
+  if (pipe !== undefined) return fromPipe(readPipeNow(pipe));
   try {
     return encode(kit.input.sync(""));
   } catch (error) {
@@ -51,7 +51,7 @@ function nextSync() {
 
 async function next() {
   if (rest.length > 0 || isWhole) return taken();
-  if (pipe !== undefined) return fromPipe(await channel({ do: "transfer", read: [pipe] }));
+  if (pipe !== undefined) return fromPipe(await readPipe(pipe));
   try {
     return encode(await kit.input(""));
   } catch (error) {

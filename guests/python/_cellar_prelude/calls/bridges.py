@@ -14,9 +14,6 @@ import _cellar
 from _cellar_prelude.platform.loop import ReactorLoop
 from _cellar_prelude.platform.sandbox import BridgeError, CallError, StdinNotImplementedError, ToolError
 
-# The native module's numbers.
-TOOL, LLM, AGENT, INPUT, HTTP = range(5)
-
 # No more calls than this are under way at a time, though the host takes them one after the other when they are many.
 CALLS_MAX = 4096
 
@@ -185,7 +182,7 @@ def _prepare_llm(prompt, *, model="default", system=None, schema=None):
     satisfies it; else it is text.
     """
     return (
-        LLM, _text(prompt, "prompt"), _text(model, "model"), _option(system, "system"), json_text(schema, "schema"),
+        _cellar.LLM_CALL, _text(prompt, "prompt"), _text(model, "model"), _option(system, "system"), json_text(schema, "schema"),
     )
 
 
@@ -195,14 +192,14 @@ def _prepare_agent(prompt, *, agent_type="task", model=None, context=None, label
     Returns its text, or with `schema` an object. `output(label)` reads that again; without a label, `output(agent_type)`.
     """
     return (
-        AGENT, _text(prompt, "prompt"), _text(agent_type, "agent_type"), _option(model, "model"),
+        _cellar.AGENTS_CALL, _text(prompt, "prompt"), _text(agent_type, "agent_type"), _option(model, "model"),
         _option(context, "context"), _option(label, "label"), json_text(schema, "schema"),
     )
 
 
 def _prepare_input(prompt="", /):
     """Asks whoever watches the run for a line."""
-    return (INPUT, str(prompt))
+    return (_cellar.INPUT_CALL, str(prompt))
 
 
 class Input(Bridge):
@@ -242,15 +239,21 @@ class _InputError(StdinNotImplementedError):
         return TimeoutError(message) if kind == "limit" else EOFError(message)
 
 
-def ask_session(name, /, **arguments):
-    """Asks the session itself for what every session answers, whatever it was granted. What it refuses is an OSError."""
+def ask_session(function, /, *arguments):
+    """Calls what every session answers, whatever it was granted. What it refuses is an OSError."""
     try:
-        return _answer(*_cellar.call(TOOL, name, json_text(arguments, name)))
+        return function(*arguments)
     except CallError as error:
         _kind, message = error.args
     # A call that was cancelled because the cell must stop is no failure of the call.
     _cellar.raise_if_stopped()
     raise OSError(message)
+
+
+def ask_tables(call, /, *arguments):
+    """Makes a call of the interface `tables`."""
+    _tag, payload = ask_session(_cellar.call, call, *arguments)
+    return payload
 
 
 def named_arguments(what, args, kwargs, schema):
@@ -294,9 +297,9 @@ class Tool(_cellar.Tool, Granted):
         if len(args) == 1 and isinstance(args[0], dict):
             kwargs = {**args[0], **kwargs}
         elif args:
-            schema = next((schema for name, _, schema in _granted() if name == self._tool), None)
+            schema = next((schema for name, _, schema in _cellar.granted() if name == self._tool), None)
             kwargs = named_arguments(f"tool.{self._tool}", args, kwargs, json.loads(schema) if schema else None)
-        return TOOL, self._tool, json_text(kwargs, self._what)
+        return _cellar.TOOLS_CALL, self._tool, json_text(kwargs, self._what)
 
     def spec(self):
         """Name, description and JSON Schema of the arguments."""
@@ -308,19 +311,8 @@ class Tool(_cellar.Tool, Granted):
         return self.spec()["schema"]
 
 
-# What the names of primitives begin with in the host's list of tools.
-RUNTIME = "runtime."
-# And those of what can be fetched from connectors.
-CONNECTORS = "connectors."
-
-
-def _granted():
-    """Name, description and schema of the tools."""
-    return [each for each in _cellar.granted() if not each[0].startswith((RUNTIME, CONNECTORS))]
-
-
 def _tool_spec(name):
-    for known, description, schema in _granted():
+    for known, description, schema in _cellar.granted():
         if known == name:
             schema = json.loads(schema) if schema is not None else None
             return {"name": name, "description": description, "schema": schema}
@@ -342,7 +334,7 @@ class _Tools:
         return self.__dict__.get(name) or getattr(self, name)
 
     def __dir__(self):
-        return [name for name, _, _ in _granted()]
+        return [name for name, _, _ in _cellar.granted()]
 
     def __repr__(self):
         return f"<tools: {', '.join(self.__dir__()) or 'none granted'}>"
@@ -355,7 +347,7 @@ def _finish_input(_tag, payload):
 def _prepare_http(method, url, headers, body, timeout):
     """One request to a host that the session was granted; `timeout` in nanoseconds, or None."""
     text = "".join(f"{name}\0{value}\0" for name, value in headers)
-    return (HTTP, method, url, text, body, timeout)
+    return (_cellar.HTTP_CALL, method, url, text, body, timeout)
 
 
 tool = _Tools()

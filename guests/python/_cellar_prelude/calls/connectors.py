@@ -9,7 +9,7 @@ import re
 
 import _cellar
 from _cellar_prelude.calls import columnar
-from _cellar_prelude.calls.bridges import CONNECTORS, TOOL, Granted, from_json, json_text, named_arguments
+from _cellar_prelude.calls.bridges import Granted, json_text, named_arguments
 
 # What a connector has besides its fetches.
 MEMBERS = frozenset({"aio", "spec"})
@@ -55,11 +55,14 @@ def is_mentioned(source):
 
 def _specs():
     """What the host says of each fetch, by its name with that of its connector."""
-    specs = {}
-    for name, description, schema in _cellar.granted():
-        if name.startswith(CONNECTORS):
-            specs[name.removeprefix(CONNECTORS)] = {"description": description, **json.loads(schema)}
-    return specs
+    return {
+        f"{connector}.{name}": {
+            "description": description, "connector": {"name": connector, "description": about},
+            "schema": json.loads(schema), "columns": columns,
+        }
+        for connector, about, fetches in _cellar.fetches()
+        for name, description, schema, columns in fetches
+    }
 
 
 def _fetch_spec(name, said):
@@ -72,7 +75,7 @@ def _fetch_spec(name, said):
     }
     return {
         "name": name, "description": said["description"], "parameters": parameters,
-        "columns": {column["name"]: column["type"] for column in said["columns"]},
+        "columns": dict(said["columns"]),
     }
 
 
@@ -94,11 +97,12 @@ class Fetch(Granted):
         if args:
             said = _specs().get(self.__name__)
             kwargs = named_arguments(self.__name__, args, kwargs, said["schema"] if said else None)
-        asked = {"arguments": kwargs, "refresh": bool(refresh)}
-        return (TOOL, CONNECTORS + self.__name__, json_text(asked, f"the arguments of {self.__name__}"))
+        connector, _, name = self.__name__.partition(".")
+        arguments = json_text(kwargs, f"the arguments of {self.__name__}")
+        return _cellar.FETCHES_CALL, connector, name, arguments, bool(refresh)
 
-    def _finish(self, _tag, payload):
-        return _makers[0](columnar.Lent(from_json(payload)))
+    def _finish(self, _tag, table):
+        return _makers[0](columnar.Lent(*table))
 
     def spec(self):
         """What it gives, its parameters and its columns."""

@@ -7,17 +7,28 @@ Nothing is kept here: names are looked up by the host when they are called, so t
 import json
 
 import _cellar
-from _cellar_prelude.calls.bridges import RUNTIME, TOOL, Granted, from_json, json_text
+from _cellar_prelude.calls.bridges import Granted, from_json, json_text
 
 
 def _specs():
     """The specs of all primitives, by their names."""
     specs = {}
-    for name, description, schema in _cellar.granted():
-        if name.startswith(RUNTIME):
-            name = name.removeprefix(RUNTIME)
-            specs[name] = {"name": name, "description": description, **json.loads(schema or "{}")}
+    for pack, version, about, primitives in _cellar.primitives():
+        for member, description, schema, result in primitives:
+            name = f"{pack}.{member}"
+            specs[name] = {
+                "name": name, "description": description,
+                "pack": {"name": pack, "version": version, "description": about},
+                "schema": _parsed(schema), "result": _parsed(result),
+            }
     return specs
+
+
+def _parsed(schema):
+    try:
+        return None if schema is None else json.loads(schema)
+    except ValueError:
+        return None
 
 
 class Primitive(Granted):
@@ -38,7 +49,8 @@ class Primitive(Granted):
     def _prepare(self, /, *args, **kwargs):
         if args:
             kwargs = self._named(args, kwargs)
-        return (TOOL, RUNTIME + self._name, json_text(kwargs, f"the arguments of runtime.{self._name}"))
+        pack, _, name = self._name.partition(".")
+        return _cellar.PRIMITIVES_CALL, pack, name, json_text(kwargs, f"the arguments of runtime.{self._name}")
 
     def _named(self, args, kwargs):
         """Gives arguments their names, which are those of the schema, in its order."""

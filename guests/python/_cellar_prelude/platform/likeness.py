@@ -202,8 +202,8 @@ def _make_chdir(chdir):
 def _disk_usage(path):
     """Disk usage statistics: what the session may write, and has written, in all of its folders."""
     os.stat(path)
-    told = _ask_session("cellar.disk")
-    return _Usage(told["total"], told["used"], max(0, told["total"] - told["used"]))
+    total, used = _ask_session(_cellar.disk)
+    return _Usage(total, used, max(0, total - used))
 
 
 _Usage = collections.namedtuple("usage", "total used free")

@@ -11,7 +11,6 @@ import _cellar
 from _cellar_prelude.calls import bridges
 from _cellar_prelude.platform.sandbox import CallError
 
-_NAME = bridges.RUNTIME + "process.channel"
 # Bytes that are written to a pipe by one call.
 _PIECE = 1 << 19
 
@@ -25,10 +24,6 @@ def text_of(data):
     return _cellar.escape_bytes(data)
 
 
-def _request(do, what):
-    return bridges.TOOL, _NAME, bridges.json_text({"do": do, **what}, _NAME)
-
-
 def _refused(error):
     kind, message = error.args
     if kind == "unknown":
@@ -36,36 +31,23 @@ def _refused(error):
     return OSError(11, f"Resource temporarily unavailable ({message})")
 
 
-def ask(do, **what):
-    """Asks the host for something of channels, and waits for it.
+def ask(function, /, *arguments):
+    """Calls a function of the host that has to do with channels, and waits for it.
 
     Raises OSError when there is no such channel, or no room for another.
     """
     try:
-        _tag, payload = _cellar.call(*_request(do, what))
+        return function(*arguments)
     except CallError as error:
         failure = _refused(error)
-    else:
-        return bridges.from_json(payload)
     # A call that was cancelled because the cell must stop is no failure of the call.
     _cellar.raise_if_stopped()
     raise failure
 
 
-async def ask_aio(do, **what):
-    """The awaitable form."""
-    try:
-        _tag, payload = await bridges._start(*_request(do, what))
-    except CallError as error:
-        failure = _refused(error)
-    else:
-        return bridges.from_json(payload)
-    raise failure
-
-
 def within(until):
-    """Milliseconds until a moment of `time.monotonic`; None for one that never comes."""
-    return None if until is None else max(0, int((until - time.monotonic()) * 1000))
+    """Nanoseconds until a moment of `time.monotonic`; None for one that never comes."""
+    return None if until is None else max(0, int((until - time.monotonic()) * 1_000_000_000))
 
 
 def transfer(data=None, into=None, out_of=(), until=None):
@@ -74,33 +56,55 @@ def transfer(data=None, into=None, out_of=(), until=None):
     Returns (bytes that were not written, [(pipe, bytes, whether it has ended), ...]). Raises BrokenPipeError when nobody
     reads what was to be written.
     """
-    write = None if into is None else [into, text_of(data[:_PIECE])]
-    return _transferred(ask("transfer", write=write, read=list(out_of), within=within(until)), data)
+    return _transferred(ask(_cellar.call, *_transfer(data, into, out_of, within(until))), data)
 
 
 async def transfer_aio(data=None, into=None, out_of=()):
     """The awaitable form."""
-    write = None if into is None else [into, text_of(data[:_PIECE])]
-    return _transferred(await ask_aio("transfer", write=write, read=list(out_of)), data)
+    try:
+        answer = await bridges._start(*_transfer(data, into, out_of, None))
+    except CallError as error:
+        failure = _refused(error)
+    else:
+        return _transferred(answer, data)
+    raise failure
 
 
-def _transferred(done, data):
-    if done.get("broken"):
+def _transfer(data, into, out_of, timeout):
+    text = None if into is None else text_of(data[:_PIECE])
+    return _cellar.PROCESSES_TRANSFER, into, text, list(out_of), timeout
+
+
+def _transferred(answer, data):
+    _tag, (rest, is_broken, read) = answer
+    if is_broken:
         raise BrokenPipeError(32, "Broken pipe")
-    rest = b"" if data is None else bytes_of(done["rest"]) + data[_PIECE:]
-    return rest, [(pipe, bytes_of(text), ended) for pipe, text, ended in done["read"]]
+    rest = b"" if data is None else bytes_of(rest) + data[_PIECE:]
+    return rest, [(pipe, bytes_of(text), ended) for pipe, text, ended in read]
 
 
 def make_pipes(count):
     """The numbers of so many new pipes."""
-    return ask("pipes", count=count)["pipes"]
+    return ask(_cellar.make_pipes, count)
+
+
+def put(box, message, until=None):
+    """Puts a text into a box; whether there was room for it in time."""
+    _tag, is_put = ask(_cellar.call, _cellar.PROCESSES_PUT, box, message, within(until))
+    return is_put
+
+
+def take(box, keep=False, until=None):
+    """The first text of a box, which stays there with `keep`; None when there was none in time."""
+    _tag, message = ask(_cellar.call, _cellar.PROCESSES_TAKE, box, keep, within(until))
+    return message
 
 
 def close_all(pipes):
     """Closes the ends of pipes that were a process's."""
     for name, pipe in pipes.items():
         try:
-            ask("close", pipe=pipe, reading=name == "input")
+            ask(_cellar.close_pipe, pipe, name == "input")
         except OSError:
             continue
 
@@ -156,7 +160,7 @@ class PipeReader(io.RawIOBase):
         if not self.closed:
             super().close()
             if not self._has_ended:
-                ask("close", pipe=self.pipe, reading=True)
+                ask(_cellar.close_pipe, self.pipe, True)
 
 
 class PipeWriter(io.RawIOBase):
@@ -177,4 +181,4 @@ class PipeWriter(io.RawIOBase):
     def close(self):
         if not self.closed:
             super().close()
-            ask("close", pipe=self.pipe, reading=False)
+            ask(_cellar.close_pipe, self.pipe, False)

@@ -11,7 +11,6 @@ import base64
 import builtins
 import functools
 import io
-import json
 import linecache
 import marshal
 import pickle
@@ -196,8 +195,7 @@ def _definition(source, file, name):
 
 
 def _reply(value):
-    text = base64.b64encode(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)).decode("ascii")
-    _cellar.call(bridges.TOOL, bridges.RUNTIME + "process.reply", json.dumps(text))
+    _cellar.process_reply(base64.b64encode(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)).decode("ascii"))
 
 
 def call_all(initializer, initargs, calls):

@@ -124,13 +124,15 @@ class Running:
         order = {**order, "cwd": folder, "stdin": text_of(data), "pid": self.pid, "ppid": os.getpid()}
         if "input" in pipes:
             order["input"] = pipes["input"]
-        pairs = [[str(name), str(value)] for name, value in environment.items()]
-        asked = {"language": language, "code": ENTRIES[language], "order": json.dumps(order), "environment": pairs}
-        asked["pipes"] = self._pipes = pipes
+        pairs = [(str(name), str(value)) for name, value in environment.items()]
+        self._pipes = pipes
         self._ended = self._killed = None
         self._waits = _thread.allocate_lock()
         self._heard = []
-        self._number = _cellar.start(bridges.TOOL, bridges.RUNTIME + "process.run", json.dumps(asked))
+        ends = (pipes.get(name) for name in ("input", "out", "err"))
+        self._number = _cellar.start(
+            _cellar.PROCESSES_RUN, language, ENTRIES[language], json.dumps(order), pairs, None, *ends,
+        )
         bridges._pending[self._number] = self
         _running[self.pid] = self
 
@@ -140,18 +142,19 @@ class Running:
 
     def set_result(self, answer):
         """Takes in how it ended."""
-        self._end(json.loads(answer[1]))
+        _tag, ended = answer
+        self._end(*ended)
 
     def set_exception(self, error):
         """Takes in why the host has ended it, or did not start it."""
         kind, message = error.args
-        self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": kind, "message": message})
+        self._end(refusal=(kind, message))
         # It may never have begun, and then nobody else closes its ends.
         channels.close_all(self._pipes)
 
-    def _end(self, ended):
+    def _end(self, status=None, output=(), failure=None, reply=None, refusal=None):
         if self._ended is None:
-            self._ended = ended
+            self._ended = status, output, failure, reply, refusal
             _running.pop(self.pid, None)
             heard, self._heard = self._heard, []
             for each in heard:
@@ -194,7 +197,7 @@ class Running:
         if not self.done():
             self._killed = number
             # First what cannot be stopped: a cell that is stopped comes no further.
-            self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": "cancelled"})
+            self._end()
             bridges._pending.pop(self._number, None)
             _cellar.cancel(self._number)
             channels.close_all(self._pipes)
@@ -205,17 +208,17 @@ class Running:
         Raises OSError when it was not started, or printed more than it may.
         """
         _cellar.raise_if_stopped()
-        ended = self._ended
-        if ended.get("kind") not in (None, "cancelled"):
-            raise OSError(_AGAIN, f"Resource temporarily unavailable ({ended['message']})")
-        status, output, failure = ended["status"], ended["output"], ended["failure"]
+        status, output, failure, reply, refusal = self._ended
+        if refusal is not None and refusal[0] != "cancelled":
+            raise OSError(_AGAIN, f"Resource temporarily unavailable ({refusal[1]})")
         if failure is not None:
-            if failure["kind"] == "output":
-                raise SandboxError(f"{failure['message']}, and was ended; let it write to a file")
-            if failure["code"] in ("busy", "start"):
-                raise OSError(_AGAIN, f"Resource temporarily unavailable ({failure['message']})")
-            output = [*output, [2, f"Killed: {failure['message']}\n"]]
-        return -(self._killed or _KILLED) if status is None else status, output, ended["reply"]
+            kind, message = failure
+            if kind == "output":
+                raise SandboxError(f"{message}, and was ended; let it write to a file")
+            if kind == "not-started":
+                raise OSError(_AGAIN, f"Resource temporarily unavailable ({message})")
+            output = [*output, (2, f"Killed: {message}\n")]
+        return -(self._killed or _KILLED) if status is None else status, output, reply
 
 
 def start(arguments, *, shell=False, folder=None, environment=None, data=b"", pipes=None, more=None):

@@ -16,7 +16,6 @@ import sys
 import threading
 
 import _cellar
-from _cellar_prelude.calls import bridges
 from _cellar_prelude.platform import faults, streams
 from _cellar_prelude.platform.sandbox import CellStopped, ProcessEnded
 from _cellar_prelude.processes import channels, processes
@@ -36,8 +35,7 @@ MORE = {}
 
 def main():
     """Runs the order of this kernel."""
-    tag, text = _cellar.call(bridges.TOOL, bridges.RUNTIME + "process.order", "{}")
-    order = json.loads(text)
+    order = json.loads(_cellar.process_order())
     os.getpid, os.getppid = (lambda: order["pid"]), (lambda: order["ppid"])
     os.chdir(order["cwd"])
     os.environ["PWD"] = order["cwd"]

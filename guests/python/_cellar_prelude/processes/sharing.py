@@ -13,9 +13,9 @@ import struct
 import threading
 import time
 
+import _cellar
 from _cellar_prelude.platform import absent
 from _cellar_prelude.processes import channels, pooling
-from _cellar_prelude.processes.channels import ask, within
 
 # Under another name where a method has that of the type.
 dict_ = dict
@@ -47,7 +47,7 @@ class Box(Shared):
     """A queue of messages that processes share."""
 
     def __init__(self, room=None, *messages):
-        self._number = ask("box", room=room)["box"]
+        self._number = channels.ask(_cellar.make_box, room)
         self._is_known = False
         for message in messages:
             self.put(message)
@@ -56,7 +56,7 @@ class Box(Shared):
         # Who else knows it may outlive whoever made it.
         if self.__dict__.get("_is_known") is False and "_number" in self.__dict__:
             try:
-                ask("forget", channels=[self._number])
+                channels.ask(_cellar.forget_channel, self._number)
             except Exception:  # noqa: BLE001 - it is forgotten when there are too many
                 pass
 
@@ -67,11 +67,11 @@ class Box(Shared):
     def put(self, value, until=None):
         """Adds a message; whether there was room for it in time."""
         text = base64.b64encode(_dumps(value)).decode("ascii")
-        return ask("put", into=self._number, message=text, within=within(until))["done"]
+        return channels.put(self._number, text, until)
 
     def take(self, until=None, keep=False):
         """(whether there was one in time, the first message)."""
-        text = ask("take", **{"from": self._number}, within=within(until), keep=keep)["message"]
+        text = channels.take(self._number, keep, until)
         return (False, None) if text is None else (True, pickle.loads(base64.b64decode(text)))
 
     def take_while(self, is_hopeful):
@@ -89,7 +89,7 @@ class Box(Shared):
 
     def count(self):
         """How many messages there are."""
-        return ask("count", of=self._number)["count"]
+        return channels.ask(_cellar.count_messages, self._number)
 
 
 def _dumps(value):

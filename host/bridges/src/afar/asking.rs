@@ -14,8 +14,8 @@ use cellar_engine::{
     Bridges, Session,
     artifacts::RemoteStore,
     bridges::{
-        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, PackSpec,
-        ToolsFuture,
+        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchName,
+        PackSpec, ToolsFuture,
     },
 };
 use cellar_tables::Batches;
@@ -288,12 +288,16 @@ impl Bridges for OwnAndAfar {
         self.afar.0.connectors.specs()
     }
 
-    fn fetch_arguments(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+    fn fetch_arguments(
+        &self,
+        name: &FetchName,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         self.afar.0.connectors.check(name, arguments)
     }
 
-    fn fetch(&self, name: &str, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
-        let (afar, name) = (self.afar.clone(), name.to_owned());
+    fn fetch(&self, name: &FetchName, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        let (afar, name) = (self.afar.clone(), name.clone());
         let arguments = Value::Object(arguments).to_string();
         Box::pin(async move {
             let answered = afar.ask_with(None, |number| Asked::Fetch { number, name, arguments }).await;

@@ -36,7 +36,7 @@ impl CalledAs {
     ) -> CalledAs {
         let name = match call {
             Call::Http(request) => format!("{} {}", request.method, bare_url(&request.url)),
-            call => call.name().to_owned(),
+            call => call.name().into_owned(),
         };
         let name = prefix(&name, NAME_BYTES_MAX).to_owned();
         let bridge = call.bridge();

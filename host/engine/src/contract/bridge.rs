@@ -3,7 +3,7 @@
 //! The engine carries calls; whoever embeds it answers them, through [`Bridges`](crate::Bridges). The engine knows no
 //! HTTP, starts no process and holds no credential.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, time::Duration};
 
 use cellar_core::event::{Bridge, Fetch};
 use cellar_tables::{Batches, Columns};
@@ -11,8 +11,13 @@ use serde::{Deserialize, Serialize};
 
 pub use cellar_core::{audit::BridgeGrants, tool::ToolSpec};
 
-/// Prefix of the name of a fetch where tools and fetches are in one list: `connectors.<connector>.<fetch>`.
-pub(crate) const CONNECTORS: &str = "connectors.";
+pub use super::{
+    processes::{
+        ChannelAnswer, ChannelCall, OutputStream, PipeEnd, PipeText, Pipes, ProcessCall, ProcessEnd, ProcessFailure,
+        ProcessFailureKind, ProcessRequest, Transferred,
+    },
+    tables::{Compression, Conversion, Direction, Drawing, Format, LoadedDataset, TableCall},
+};
 
 /// A connector as cells see it: a source of data that the host holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +43,20 @@ pub struct FetchSpec {
     pub columns: Vec<(String, String)>,
 }
 
-/// Prefix of the name of a primitive where tools and primitives are in one list, and in `runtime.<pack>.<name>`.
-pub(crate) const RUNTIME: &str = "runtime.";
+/// Name of a fetch, with that of its connector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchName {
+    /// Name of the connector.
+    pub connector: String,
+    /// Name of the fetch within its connector.
+    pub fetch: String,
+}
+
+impl fmt::Display for FetchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&qualified(&self.connector, &self.fetch))
+    }
+}
 
 /// A pack of primitives as cells see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +91,8 @@ pub struct PrimitiveSpec {
 pub enum Call {
     /// `tool.<name>(…)`; `arguments` is a JSON object.
     Tool { name: String, arguments: String },
-    /// `runtime.<name>(…)`, `name` being that of the pack, a dot, and that of the primitive; `arguments` is a JSON object.
-    Primitive { name: String, arguments: String },
+    /// `runtime.<pack>.<name>(…)`; `arguments` is a JSON object.
+    Primitive { pack: String, name: String, arguments: String },
     /// `llm(prompt, …)`
     Llm { prompt: String, model: String, system: Option<String>, schema: Option<String> },
     /// `agent(prompt, …)`
@@ -84,17 +101,23 @@ pub enum Call {
     Input { prompt: String },
     /// `fetch(url, …)`
     Http(HttpCall),
-    /// `<connector>.<fetch>(…)`, `name` being both with a dot between; `arguments` is a JSON object with the `arguments` of
-    /// the fetch, and `refresh` where the source is to be asked again.
-    Fetch { name: String, arguments: String },
+    /// `<connector>.<fetch>(…)`; `arguments` is a JSON object. With `refresh` the source is asked again although the same
+    /// rows are remembered.
+    Fetch { name: FetchName, arguments: String, refresh: bool },
+    /// The disk usage of the session, which answers it itself, as it does the following.
+    Disk,
+    /// Files of tables, datasets and charts.
+    Table(TableCall),
+    /// Processes and the channels between them.
+    Process(ProcessCall),
 }
 
 impl Call {
     /// Returns the bridge that the call goes through.
     pub fn bridge(&self) -> Bridge {
         match self {
-            Call::Tool { .. } => Bridge::Tool,
-            Call::Primitive { .. } => Bridge::Runtime,
+            Call::Tool { .. } | Call::Disk | Call::Table(_) => Bridge::Tool,
+            Call::Primitive { .. } | Call::Process(_) => Bridge::Runtime,
             Call::Llm { .. } => Bridge::Llm,
             Call::Agent(_) => Bridge::Agent,
             Call::Input { .. } => Bridge::Input,
@@ -103,16 +126,27 @@ impl Call {
         }
     }
 
-    /// Returns the name of the callee: the tool, the primitive, the tier, the agent type, the URL, the fetch; empty for input.
-    pub fn name(&self) -> &str {
+    /// Returns the name of the callee in events, logs and messages: the tool, the primitive with its pack, the tier, the
+    /// agent type, the URL, the fetch with its connector; empty for input.
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Call::Tool { name, .. } | Call::Primitive { name, .. } | Call::Fetch { name, .. } => name,
-            Call::Llm { model, .. } => model,
-            Call::Agent(call) => &call.agent_type,
-            Call::Input { .. } => "",
-            Call::Http(call) => &call.url,
+            Call::Tool { name, .. } => name.into(),
+            Call::Primitive { pack, name, .. } => qualified(pack, name),
+            Call::Llm { model, .. } => model.into(),
+            Call::Agent(call) => (&call.agent_type).into(),
+            Call::Input { .. } => "".into(),
+            Call::Http(call) => (&call.url).into(),
+            Call::Fetch { name, .. } => qualified(&name.connector, &name.fetch),
+            Call::Disk => "cellar.disk".into(),
+            Call::Table(call) => call.name().into(),
+            Call::Process(call) => call.name().into(),
         }
     }
+}
+
+/// Returns the name of a member with that of its pack or connector; the latter alone if no member is named.
+fn qualified<'a>(of: &'a str, name: &str) -> Cow<'a, str> {
+    if name.is_empty() { of.into() } else { format!("{of}.{name}").into() }
 }
 
 /// Arguments of `agent(…)`.
@@ -150,6 +184,40 @@ pub enum Response {
     Http(HttpResponse),
     /// Rows from a connector.
     Table(Box<FetchedTable>),
+    /// The same rows once the kernel lends them to its guest.
+    Lent(LentTable),
+    /// Disk usage of the session.
+    Disk(DiskUsage),
+    /// Bytes of a file that was written.
+    Written(u64),
+    /// A dataset that was loaded or published.
+    Dataset(LoadedDataset),
+    /// End of a process.
+    Process(Box<ProcessEnd>),
+    /// Answer of the channels.
+    Channel(ChannelAnswer),
+    /// Nothing but that it is done.
+    Done,
+}
+
+/// Disk usage of a session, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUsage {
+    /// Bytes that it may write.
+    pub total: u64,
+    /// Bytes that it has written.
+    pub used: u64,
+}
+
+/// A table that a kernel lends to its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentTable {
+    /// Number of the table.
+    pub table: u64,
+    /// Bytes of its columns.
+    pub bytes: u64,
+    /// Number of rows.
+    pub rows: u64,
 }
 
 /// The rows of a fetch, on their way to a guest.
@@ -171,6 +239,10 @@ impl Response {
                 headers.fold(response.body.len().saturating_add(response.url.len()), usize::saturating_add)
             }
             Response::Table(table) => table.columns.len(),
+            Response::Dataset(dataset) => dataset.name.len().saturating_add(dataset.artifact.len()),
+            Response::Process(end) => end.size_bytes(),
+            Response::Channel(answer) => answer.size_bytes(),
+            Response::Lent(_) | Response::Disk(_) | Response::Written(_) | Response::Done => 0,
         }
     }
 }
@@ -210,7 +282,7 @@ pub enum CallErrorKind {
     Failed,
     /// The session has no grant for it.
     Denied,
-    /// No such tool, primitive, tier or agent.
+    /// No such tool, primitive, fetch, tier, agent, dataset or channel.
     Unknown,
     /// The arguments do not fit.
     Invalid,
@@ -251,7 +323,7 @@ pub type ToolsFuture = Pin<Box<dyn Future<Output = Vec<ToolSpec>> + Send>>;
 pub fn denied(call: &Call) -> CallError {
     let (kind, message) = match call {
         Call::Tool { name, .. } => (CallErrorKind::Unknown, format!("no tool named `{name}`")),
-        Call::Primitive { name, .. } => (CallErrorKind::Unknown, format!("no primitive named `{name}`")),
+        Call::Primitive { .. } => (CallErrorKind::Unknown, format!("no primitive named `{}`", call.name())),
         Call::Llm { .. } => (CallErrorKind::Denied, "no language model is granted".to_owned()),
         Call::Agent(call) => (CallErrorKind::Unknown, format!("no agent named `{}`", call.agent_type)),
         Call::Input { .. } => {
@@ -259,6 +331,9 @@ pub fn denied(call: &Call) -> CallError {
         }
         Call::Http(_) => (CallErrorKind::Denied, "the network is off".to_owned()),
         Call::Fetch { name, .. } => (CallErrorKind::Unknown, format!("no connector has a fetch named `{name}`")),
+        Call::Disk | Call::Table(_) | Call::Process(_) => {
+            (CallErrorKind::Failed, "the session has ended, which would have answered".to_owned())
+        }
     };
     CallError::new(kind, message)
 }

@@ -4,7 +4,7 @@ mod bindings;
 mod introspection;
 
 pub(crate) use bindings::{
-    Kernel, KernelPre, WORLD_PACKAGE, WORLD_VERSION, agents, control, files, http, input, llm, mime_bundle, output,
-    stop_kind, stop_name, tools, types,
+    Kernel, KernelPre, WORLD_PACKAGE, WORLD_VERSION, agents, answer, answer_of, control, fetches, files, http, input,
+    llm, mime_bundle, output, primitives, processes, session, stop_kind, stop_name, tables, tools, types,
 };
 pub(crate) use introspection::{Answer, Question};

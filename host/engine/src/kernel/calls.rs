@@ -7,7 +7,7 @@ use cellar_core::{cell::CellId, event::Bridge};
 use futures::future::{BoxFuture, Shared};
 
 use crate::{
-    contract::bridge::{Call, CallError, CallFuture, ToolsFuture, denied},
+    contract::bridge::{Call, CallError, CallFuture, ConnectorSpec, PackSpec, ToolsFuture, denied},
     kernel::{
         events::Hearer,
         origins::CellScope,
@@ -160,8 +160,14 @@ pub(crate) struct Site {
 /// Answers the calls of a kernel's cells. A kernel knows neither its session nor what the embedder grants: this is all
 /// that it sees of either.
 pub(crate) trait Answers: Send + Sync {
-    /// Every tool that cells may call, the primitives of packs among them.
+    /// Every tool that cells may call.
     fn tools(&self) -> ToolsFuture;
+
+    /// Every pack of primitives that cells may call.
+    fn packs(&self) -> Vec<PackSpec>;
+
+    /// Every connector that cells may fetch from.
+    fn connectors(&self) -> Vec<ConnectorSpec>;
 
     /// Begins a call, or refuses it. No permit has been awaited yet: the work is done by the future.
     fn call(&self, call: Call, site: Site) -> Result<Begun, CallError>;
@@ -174,6 +180,14 @@ pub(crate) struct NoAnswers;
 impl Answers for NoAnswers {
     fn tools(&self) -> ToolsFuture {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    fn packs(&self) -> Vec<PackSpec> {
+        Vec::new()
+    }
+
+    fn connectors(&self) -> Vec<ConnectorSpec> {
+        Vec::new()
     }
 
     fn call(&self, call: Call, _site: Site) -> Result<Begun, CallError> {

@@ -1,4 +1,4 @@
-//! The answers to the guest's imports; those about files are in a file of their own.
+//! The answers to the guest's imports; those about calls and about files are in files of their own.
 //!
 //! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
 //! without end.
@@ -18,19 +18,17 @@ use rand::TryRngCore;
 use serde_json::{Map, Value};
 use wasmtime::{StoreContextMut, Trap, component::Linker};
 
-use crate::{
-    contract::bridge::{CONNECTORS, Call, CallError, CallErrorKind, CallResult, RUNTIME},
-    kernel::{
-        border::{
-            WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools,
-            types::{self, StopReason},
-        },
-        origins::{NAME_BYTES_MAX, REPORTED_MAX},
-        record::Import,
-        state::{StoreData, word},
+use crate::kernel::{
+    border::{
+        WORLD_PACKAGE, WORLD_VERSION, control, mime_bundle, output,
+        types::{self, StopReason},
     },
+    origins::{NAME_BYTES_MAX, REPORTED_MAX},
+    record::Import,
+    state::{StoreData, word},
 };
 
+mod calls;
 mod files;
 
 /// Random bytes the guest may ask for at once.
@@ -205,85 +203,6 @@ impl output::Host for StoreData {
 fn reported(names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX).take(REPORTED_MAX).collect()
 }
-
-type JsonResult = Result<String, types::CallError>;
-
-fn response(result: CallResult) -> types::Answer {
-    result.map(Into::into).map_err(Into::into)
-}
-
-impl tools::Host for StoreData {
-    async fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
-        let cell = self.executing;
-        let tools = match self.binding.tape.is_replaying() {
-            true => Vec::new(),
-            false => {
-                let granted = self.binding.answers.tools();
-                self.wait_for(cell, granted).await.unwrap_or_default()
-            }
-        };
-        self.taped(Import::ToolsGranted, (), |_| Ok(tools.into_iter().map(Into::into).collect::<Vec<_>>()))
-    }
-
-    async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
-        let result = self.block_call(cell, named(name, arguments)).await?;
-        Ok(match result {
-            Ok(crate::contract::bridge::Response::Json(json)) => Ok(json),
-            Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
-            Err(error) => Err(error.into()),
-        })
-    }
-
-    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, named(name, arguments)).await
-    }
-
-    fn take(&mut self, table: u64, length: u32) -> wasmtime::Result<Vec<u8>> {
-        self.taped(Import::Take, (table, length), |data| Ok(data.tables.take(table, length)))
-    }
-
-    async fn take_answer(&mut self, call: u64) -> wasmtime::Result<Option<types::Answer>> {
-        StoreData::take_answer(self, call).await
-    }
-
-    async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
-        if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
-            self.report_end(&mut end).await;
-        }
-        Ok(())
-    }
-}
-
-/// Makes the call of a tool, of a primitive or of a fetch, which differ by the prefixes of their names.
-fn named(name: String, arguments: String) -> Call {
-    if let Some(name) = name.strip_prefix(RUNTIME) {
-        return Call::Primitive { name: name.to_owned(), arguments };
-    }
-    match name.strip_prefix(CONNECTORS) {
-        Some(name) => Call::Fetch { name: name.to_owned(), arguments },
-        None => Call::Tool { name, arguments },
-    }
-}
-
-/// The bridges whose calls differ in nothing but the request.
-macro_rules! bridge_host {
-    ($interface:ident, $request:ty, $to_call:expr) => {
-        impl $interface::Host for StoreData {
-            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<types::Answer> {
-                Ok(response(self.block_call(cell, $to_call(request)).await?))
-            }
-
-            async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
-                StoreData::start_call(self, cell, $to_call(request)).await
-            }
-        }
-    };
-}
-
-bridge_host!(llm, types::LlmRequest, Call::from);
-bridge_host!(agents, types::AgentRequest, Call::from);
-bridge_host!(http, types::HttpRequest, Call::from);
-bridge_host!(input, String, |prompt| Call::Input { prompt });
 
 impl StoreData {
     /// Waits for a moment of the guest's clock, or until `cell` must stop.

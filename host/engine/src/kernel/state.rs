@@ -40,7 +40,7 @@ mod lending;
 mod overdue;
 mod sending;
 
-pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
+pub(crate) use asking::COMPLETIONS_MAX;
 pub(crate) use cell::{CellBudget, CellOrigin, CellReader, LiveCell};
 use gathered::Gathered;
 use lending::EndedFetch;

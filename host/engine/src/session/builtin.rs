@@ -3,9 +3,9 @@
 
 mod bridges;
 mod fetches;
-mod own_calls;
 mod reading;
 mod selfref;
+mod tables;
 
 pub(crate) use bridges::SessionBridges;
 pub use selfref::selfref_pack;

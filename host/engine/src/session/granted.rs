@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Session;
 use crate::contract::bridge::{
-    BridgeGrants, Call, CallError, CallFuture, ConnectorSpec, FetchFuture, PackSpec, ToolsFuture, denied,
+    BridgeGrants, Call, CallError, CallFuture, ConnectorSpec, FetchFuture, FetchName, PackSpec, ToolsFuture, denied,
 };
 
 /// Caller of a bridge call.
@@ -51,21 +51,24 @@ pub trait Bridges: Send + Sync {
     }
 
     /// The arguments of a fetch in their canonical form: checked, with the defaults filled in, names sorted. What is equal
-    /// to the source must be equal here. `name` is that of the connector, a dot, and that of the fetch.
+    /// to the source must be equal here.
     ///
     /// # Errors
     /// There is no such fetch, or it does not take these arguments.
-    fn fetch_arguments(&self, name: &str, _arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
-        Err(denied(&Call::Fetch { name: name.to_owned(), arguments: String::new() }))
+    fn fetch_arguments(
+        &self,
+        name: &FetchName,
+        _arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
+        Err(no_fetch(name))
     }
 
     /// Begins a fetch, with arguments that [`Bridges::fetch_arguments`] gave.
     ///
     /// # Cancel safety
     /// As [`Bridges::call`].
-    fn fetch(&self, name: &str, _arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
-        let error = denied(&Call::Fetch { name: name.to_owned(), arguments: String::new() });
-        Box::pin(std::future::ready(Err(error)))
+    fn fetch(&self, name: &FetchName, _arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        Box::pin(std::future::ready(Err(no_fetch(name))))
     }
 
     /// Grants of this bridge, for the audit log.
@@ -80,6 +83,11 @@ pub trait Bridges: Send + Sync {
     /// # Cancel safety
     /// The future is dropped when the call's run is cancelled: it must leave nothing running.
     fn call(&self, call: Call, caller: Caller) -> CallFuture;
+}
+
+/// Error for a fetch that no connector has.
+fn no_fetch(name: &FetchName) -> CallError {
+    denied(&Call::Fetch { name: name.clone(), arguments: String::new(), refresh: false })
 }
 
 /// Grants nothing: every call is denied.

@@ -1,11 +1,9 @@
 //! The generated face of `wit/kernel.wit`, and its translation to and from the engine's own types.
 //!
-//! The only module that names generated types on both sides; the import traits are implemented in
+//! The only module, with those below it, that names generated types on both sides; the import traits are implemented in
 //! [`crate::kernel::imports`].
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "generated code")]
-
-use std::time::Duration;
 
 use cellar_core::{
     event::Scalar,
@@ -13,7 +11,12 @@ use cellar_core::{
     outcome::{Failure, FailureKind, Outcome},
 };
 
-use crate::contract::bridge::{AgentCall, Call, CallError, CallErrorKind, HttpCall, Response, ToolSpec};
+use crate::contract::bridge::{CallError, CallErrorKind, ToolSpec};
+
+mod answers;
+mod requests;
+
+pub(crate) use answers::{answer, answer_of};
 
 wasmtime::component::bindgen!({
     path: "../../wit",
@@ -29,6 +32,34 @@ wasmtime::component::bindgen!({
         "cellar:kernel/tools.start-call": async | trappable,
         "cellar:kernel/tools.take-answer": async | trappable,
         "cellar:kernel/tools.cancel": async | trappable,
+        "cellar:kernel/primitives.call": async | trappable,
+        "cellar:kernel/primitives.start-call": async | trappable,
+        "cellar:kernel/fetches.call": async | trappable,
+        "cellar:kernel/fetches.start-call": async | trappable,
+        "cellar:kernel/session.disk": async | trappable,
+        "cellar:kernel/tables.convert": async | trappable,
+        "cellar:kernel/tables.start-convert": async | trappable,
+        "cellar:kernel/tables.load": async | trappable,
+        "cellar:kernel/tables.start-load": async | trappable,
+        "cellar:kernel/tables.publish": async | trappable,
+        "cellar:kernel/tables.start-publish": async | trappable,
+        "cellar:kernel/tables.draw": async | trappable,
+        "cellar:kernel/tables.start-draw": async | trappable,
+        "cellar:kernel/processes.run": async | trappable,
+        "cellar:kernel/processes.start-run": async | trappable,
+        "cellar:kernel/processes.order": async | trappable,
+        "cellar:kernel/processes.reply": async | trappable,
+        "cellar:kernel/processes.make-pipes": async | trappable,
+        "cellar:kernel/processes.make-box": async | trappable,
+        "cellar:kernel/processes.transfer": async | trappable,
+        "cellar:kernel/processes.start-transfer": async | trappable,
+        "cellar:kernel/processes.close": async | trappable,
+        "cellar:kernel/processes.put": async | trappable,
+        "cellar:kernel/processes.start-put": async | trappable,
+        "cellar:kernel/processes.take": async | trappable,
+        "cellar:kernel/processes.start-take": async | trappable,
+        "cellar:kernel/processes.count": async | trappable,
+        "cellar:kernel/processes.forget": async | trappable,
         "cellar:kernel/llm.call": async | trappable,
         "cellar:kernel/llm.start-call": async | trappable,
         "cellar:kernel/agents.call": async | trappable,
@@ -60,12 +91,14 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.11.0";
+pub(crate) const WORLD_VERSION: &str = "0.12.0";
 /// Prefix of the name of every import of a guest.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 
 pub(crate) use cellar::kernel::types;
-pub(crate) use cellar::kernel::{agents, control, files, http, input, llm, output, tools};
+pub(crate) use cellar::kernel::{
+    agents, control, fetches, files, http, input, llm, output, primitives, processes, session, tables, tools,
+};
 
 impl From<types::Outcome> for Outcome {
     fn from(outcome: types::Outcome) -> Outcome {
@@ -142,44 +175,6 @@ impl From<types::Scalar> for Scalar {
 impl From<ToolSpec> for tools::Tool {
     fn from(spec: ToolSpec) -> tools::Tool {
         tools::Tool { name: spec.name, description: spec.description, schema: spec.schema }
-    }
-}
-
-impl From<types::LlmRequest> for Call {
-    fn from(request: types::LlmRequest) -> Call {
-        let types::LlmRequest { prompt, model, system, schema } = request;
-        Call::Llm { prompt, model, system, schema }
-    }
-}
-
-impl From<types::AgentRequest> for Call {
-    fn from(request: types::AgentRequest) -> Call {
-        let types::AgentRequest { prompt, agent_type, model, context, label, schema } = request;
-        Call::Agent(AgentCall { prompt, agent_type, model, context, label, schema })
-    }
-}
-
-impl From<types::HttpRequest> for Call {
-    fn from(request: types::HttpRequest) -> Call {
-        let types::HttpRequest { method, url, headers, body, timeout } = request;
-        Call::Http(HttpCall { method, url, headers, body, timeout: timeout.map(Duration::from_nanos) })
-    }
-}
-
-impl From<Response> for types::Response {
-    fn from(response: Response) -> types::Response {
-        match response {
-            Response::Json(json) => types::Response::Json(json),
-            Response::Text(text) => types::Response::Text(text),
-            Response::Http(http) => types::Response::Http(types::HttpResponse {
-                status: http.status,
-                url: http.url,
-                headers: http.headers,
-                body: http.body,
-            }),
-            // A kernel lends its tables by number; see `StoreData::lend`.
-            Response::Table(_) => types::Response::Json("null".to_owned()),
-        }
     }
 }
 

@@ -16,9 +16,9 @@ use tracing::{Instrument, Span};
 use super::{LiveCell, StoreData, lending::EndedFetch, word};
 use crate::{
     audit::CalledAs,
-    contract::bridge::{Call, CallError, CallErrorKind, CallResult},
+    contract::bridge::{Call, CallError, CallErrorKind, CallResult, ProcessCall},
     kernel::{
-        border::types,
+        border::{answer, types},
         calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Kept, Site},
         events::Gate,
         record::{Import, Tape, mark},
@@ -32,8 +32,6 @@ pub(crate) const COMPLETIONS_MAX: usize = 256;
 const ANSWERED_MAX: usize = 100;
 /// Number that `start-call` returns when so many calls wait for an answer that none can be begun.
 const NO_CALL: u64 = 0;
-/// The primitive by which processes reach their channels.
-pub(crate) const CHANNEL_PRIMITIVE: &str = "process.channel";
 /// Bytes of the arguments of a call that may be answered while the kernel waits: to read and check more takes long.
 const OFFHAND_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the prompt of a request for input.
@@ -93,7 +91,7 @@ impl StoreData {
         call: Call,
     ) -> wasmtime::Result<Option<Result<Begun, CallError>>> {
         let is_live = !self.binding.tape.is_replaying();
-        let (bridge, name) = (call.bridge(), word(call.name()));
+        let (bridge, name) = (call.bridge(), word(&call.name()));
         let span = self.trace(cell, number, &call);
         let is_told = !is_between_processes(&call);
         let refusal = self.binding.open_calls.refusal();
@@ -353,7 +351,7 @@ impl StoreData {
     pub(crate) async fn completion(&mut self, mut end: CallEnd) -> types::Completion {
         self.report_end(&mut end).await;
         self.lend(&mut end);
-        types::Completion { call: end.call, response: end.result.map(Into::into).map_err(Into::into) }
+        types::Completion { call: end.call, response: answer(end.result) }
     }
 
     /// Gives code that runs for `cell` more time, because it is about to wait for people.
@@ -404,7 +402,7 @@ impl StoreData {
 
 /// Returns true for a message between processes: there may be thousands, and no run needs to hear of them.
 fn is_between_processes(call: &Call) -> bool {
-    matches!(call, Call::Primitive { name, .. } if name == CHANNEL_PRIMITIVE)
+    matches!(call, Call::Process(ProcessCall::Channel(_)))
 }
 
 /// Returns the JSON of a call, if it has any.
@@ -415,7 +413,7 @@ fn call_json(call: &Call) -> Option<&str> {
         }
         Call::Llm { schema, .. } => schema.as_deref(),
         Call::Agent(call) => call.schema.as_deref(),
-        Call::Input { .. } | Call::Http(_) => None,
+        Call::Input { .. } | Call::Http(_) | Call::Disk | Call::Table(_) | Call::Process(_) => None,
     }
 }
 
@@ -429,9 +427,9 @@ fn call_bytes(call: &Call) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let sum = |sizes: [usize; 4]| sizes.into_iter().fold(0, usize::saturating_add);
     match call {
-        Call::Tool { name, arguments } | Call::Primitive { name, arguments } | Call::Fetch { name, arguments } => {
-            name.len().saturating_add(arguments.len())
-        }
+        Call::Tool { name, arguments } => name.len().saturating_add(arguments.len()),
+        Call::Primitive { pack, name, arguments } => sum([pack.len(), name.len(), arguments.len(), 0]),
+        Call::Fetch { name, arguments, .. } => sum([name.connector.len(), name.fetch.len(), arguments.len(), 0]),
         Call::Llm { prompt, model, system, schema } => sum([prompt.len(), model.len(), text(system), text(schema)]),
         Call::Agent(call) => sum([call.prompt.len(), text(&call.context), text(&call.schema), text(&call.label)]),
         Call::Input { prompt } => prompt.len(),
@@ -439,5 +437,8 @@ fn call_bytes(call: &Call) -> usize {
             let headers: usize = call.headers.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
             sum([call.url.len(), headers, call.body.as_ref().map_or(0, Vec::len), 0])
         }
+        Call::Disk => 0,
+        Call::Table(call) => call.size_bytes(),
+        Call::Process(call) => call.size_bytes(),
     }
 }

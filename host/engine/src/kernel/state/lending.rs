@@ -7,11 +7,10 @@ use cellar_core::{
     limits::CALLS_BYTES_MAX,
 };
 use cellar_tables::Columns;
-use serde_json::json;
 
 use super::{StoreData, sending::Maker};
 use crate::{
-    contract::bridge::Response,
+    contract::bridge::{LentTable, Response},
     kernel::calls::{CallEnd, KeptRows},
 };
 
@@ -100,14 +99,14 @@ impl StoreData {
         self.emit(cell, Maker::Host, |index| EventKind::CallFinished { index, call, duration, error: None }).await;
     }
 
-    /// Keeps the table of an answer for the guest, and replaces it in the answer by its number, its bytes and its rows. The description of
-    /// the fetch is left in the end of the call. A second call does nothing.
+    /// Keeps the table of an answer for the guest, and replaces it in the answer by its number, its bytes and its rows. The
+    /// description of the fetch is left in the end of the call. A second call does nothing.
     pub(crate) fn lend(&mut self, end: &mut CallEnd) {
         let Ok(response @ Response::Table(_)) = &mut end.result else { return };
-        let taken = std::mem::replace(response, Response::Json(String::new()));
+        let taken = std::mem::replace(response, Response::Done);
         let Response::Table(table) = taken else { return };
-        let told = json!({"table": end.call, "bytes": table.columns.len(), "rows": table.fetch.rows});
-        *response = Response::Json(told.to_string());
+        let bytes = u64::try_from(table.columns.len()).unwrap_or(u64::MAX);
+        *response = Response::Lent(LentTable { table: end.call, bytes, rows: table.fetch.rows });
         self.tables.put(end.call, table.columns);
         end.fetch = Some(Box::new(table.fetch));
     }

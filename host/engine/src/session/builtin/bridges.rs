@@ -7,15 +7,11 @@
 use std::sync::Arc;
 
 use super::{
-    own_calls::OWN,
     reading::{READ_TOOL, read_tool},
     selfref::{SELFREF, selfref_pack},
 };
 use crate::{
-    contract::bridge::{
-        CONNECTORS, Call, CallError, ConnectorSpec, FetchSpec, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, ToolsFuture,
-        denied,
-    },
+    contract::bridge::{Call, CallError, ConnectorSpec, PackSpec, ToolsFuture, denied},
     kernel::{
         calls::{Answers, Begun, Site},
         state::KernelLink,
@@ -42,19 +38,23 @@ impl SessionBridges {
 
 impl Answers for SessionBridges {
     fn tools(&self) -> ToolsFuture {
-        let (granted, asked) = (self.granted.clone(), self.granted.tools());
+        let asked = self.granted.tools();
         Box::pin(async move {
             let mut tools = asked.await;
-            // A name that begins so would be taken for that of a primitive.
-            tools.retain(|tool| !tool.name.starts_with(RUNTIME) && !tool.name.starts_with(CONNECTORS));
             if !tools.iter().any(|tool| tool.name == READ_TOOL) {
                 tools.push(read_tool());
             }
-            let own = (!granted.has_pack(SELFREF)).then(selfref_pack);
-            tools.extend(granted.packs().into_iter().chain(own).flat_map(primitives));
-            tools.extend(granted.connectors().into_iter().flat_map(fetches));
             tools
         })
+    }
+
+    fn packs(&self) -> Vec<PackSpec> {
+        let own = (!self.granted.has_pack(SELFREF)).then(selfref_pack);
+        self.granted.packs().into_iter().chain(own).collect()
+    }
+
+    fn connectors(&self) -> Vec<ConnectorSpec> {
+        self.granted.connectors()
     }
 
     fn call(&self, call: Call, site: Site) -> Result<Begun, CallError> {
@@ -62,33 +62,24 @@ impl Answers for SessionBridges {
         let is_produced = site.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some());
         let lineage = site.lineage.with(site.cell.0, site.call, spawned).within(is_produced);
         let Some(session) = self.session.upgrade(lineage) else { return Err(denied(&call)) };
-        if let Call::Tool { name, arguments } = &call
-            && let Some(own) = name.strip_prefix(OWN)
-            && let Some(answer) = session.call_own(own, arguments, &site)
-        {
-            return Ok(answer.into());
-        }
-        if let Call::Tool { name, arguments } = &call
-            && name == READ_TOOL
-            && !self.granted.has_tool(READ_TOOL)
-        {
-            return Ok(session.call_read(arguments.clone()).into());
-        }
-        if let Call::Primitive { name, arguments } = &call
-            && let Some(begun) = session.call_process(name, arguments, &site, &self.link)
-        {
-            return Ok(begun);
-        }
-        if let Call::Primitive { name, arguments } = &call
-            && let Some(own) = name.strip_prefix(SELFREF).and_then(|rest| rest.strip_prefix('.'))
-            && !self.granted.has_pack(SELFREF)
-        {
-            return Ok(session.call_selfref(own, arguments.clone(), site).into());
-        }
+        let call = match call {
+            Call::Disk => return Ok(session.call_disk().into()),
+            Call::Table(call) => return Ok(session.call_table(call, &site).into()),
+            Call::Process(call) => return Ok(session.call_process(call, site, &self.link)),
+            Call::Tool { name, arguments } if name == READ_TOOL && !self.granted.has_tool(READ_TOOL) => {
+                return Ok(session.call_read(arguments).into());
+            }
+            Call::Primitive { pack, name, arguments }
+                if pack == SELFREF && !name.is_empty() && !self.granted.has_pack(SELFREF) =>
+            {
+                return Ok(session.call_selfref(&name, arguments, site).into());
+            }
+            call => call,
+        };
         let agent = site.lineage.agent().map(str::to_owned);
         let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent };
-        if let Call::Fetch { name, arguments } = &call {
-            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, caller));
+        if let Call::Fetch { name, arguments, refresh } = &call {
+            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, *refresh, caller));
         }
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
         let future = self.granted.call(call, caller);
@@ -97,36 +88,4 @@ impl Answers for SessionBridges {
             None => future.into(),
         })
     }
-}
-
-/// The fetches of a connector as they stand among the tools. Their schema says more than that of a tool.
-fn fetches(connector: ConnectorSpec) -> Vec<ToolSpec> {
-    let ConnectorSpec { name: of, description, fetches } = connector;
-    let connector = serde_json::json!({"name": of, "description": description});
-    let spec = |fetch: FetchSpec| {
-        let columns: Vec<_> =
-            fetch.columns.iter().map(|(name, kind)| serde_json::json!({"name": name, "type": kind})).collect();
-        let schema = serde_json::from_str::<serde_json::Value>(&fetch.schema).ok();
-        let told = serde_json::json!({"connector": connector, "schema": schema, "columns": columns});
-        let name = format!("{CONNECTORS}{of}.{}", fetch.name);
-        ToolSpec { name, description: fetch.description, schema: Some(told.to_string()) }
-    };
-    fetches.into_iter().map(spec).collect()
-}
-
-/// The primitives of a pack as they stand among the tools. Their schema says more than that of a tool.
-fn primitives(pack: PackSpec) -> Vec<ToolSpec> {
-    let PackSpec { name: of, version, description, primitives } = pack;
-    let pack = serde_json::json!({"name": of, "version": version, "description": description});
-    let value = |schema: Option<String>| schema.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-    let spec = |primitive: PrimitiveSpec| {
-        let told = serde_json::json!({
-            "pack": pack,
-            "schema": value(primitive.schema),
-            "result": value(primitive.result),
-        });
-        let name = format!("{RUNTIME}{of}.{}", primitive.name);
-        ToolSpec { name, description: primitive.description, schema: Some(told.to_string()) }
-    };
-    primitives.into_iter().map(spec).collect()
 }

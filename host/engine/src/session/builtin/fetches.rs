@@ -12,11 +12,10 @@ use cellar_results::{
 };
 use cellar_tables::{Batches, Columns, PARQUET_TYPE, TableError};
 use futures::FutureExt;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    contract::bridge::{CallError, CallErrorKind, CallFuture, FetchedTable, Response},
+    contract::bridge::{CallError, CallErrorKind, CallFuture, FetchName, FetchedTable, Response},
     kernel::{
         calls::{Begun, Kept, KeptRows, KeptSlot, UnderWay},
         state::KernelLink,
@@ -35,12 +34,9 @@ const KEEP_TIMEOUT: Duration = Duration::from_secs(30);
 const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
 /// Request of a cell for a fetch.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Asked {
     arguments: Map<String, Value>,
     /// True to query the source again although an earlier result is stored.
-    #[serde(default)]
     refresh: bool,
 }
 
@@ -59,12 +55,14 @@ impl Session {
         &self,
         granted: &Arc<dyn Bridges>,
         link: &Arc<KernelLink>,
-        name: String,
+        name: FetchName,
         arguments: &str,
+        refresh: bool,
         caller: Caller,
     ) -> Begun {
         let (session, granted, link) = (self.clone(), granted.clone(), link.clone());
-        let (asked, kept) = (read(&name, arguments), KeptSlot::default());
+        let asked = read(&name, arguments).map(|arguments| Asked { arguments, refresh });
+        let kept = KeptSlot::default();
         let slot = Arc::clone(&kept);
         let future = Box::pin(async move { session.fetch(granted, link, name, asked?, caller, &slot).await });
         Begun { kept: Some(kept), ..Begun::from(future as CallFuture) }
@@ -74,14 +72,14 @@ impl Session {
         &self,
         granted: Arc<dyn Bridges>,
         link: Arc<KernelLink>,
-        name: String,
+        name: FetchName,
         asked: Asked,
         caller: Caller,
         slot: &KeptSlot,
     ) -> Result<Response, CallError> {
         let canonical = granted.fetch_arguments(&name, asked.arguments)?;
         let text = Value::Object(canonical.clone()).to_string();
-        let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
+        let FetchName { connector, fetch } = &name;
         let (began, fetched_at) = (Instant::now(), (wall_nanos() / 1_000).saturating_mul(1_000));
         let under_way = lock(&link.memo).under_way(connector, fetch, &text).filter(|_| !asked.refresh);
         if let Some(UnderWay { fetch, rows, kept }) = under_way {
@@ -101,8 +99,8 @@ impl Session {
         let rows = Arc::new(granted.fetch(&name, canonical, caller).await?);
         let (head, tail) = rows.sample(SAMPLE_ROWS).map_err(|error| unhandy(&name, &error))?;
         let mut fetch = Fetch {
-            connector: connector.to_owned(),
-            fetch: fetch.to_owned(),
+            connector: connector.clone(),
+            fetch: fetch.clone(),
             arguments: text,
             fetched_at,
             is_cached: false,
@@ -160,7 +158,7 @@ impl Session {
 }
 
 /// Rows as a guest takes them.
-async fn columns_of(name: &str, rows: Arc<Batches>) -> Result<Columns, CallError> {
+async fn columns_of(name: &FetchName, rows: Arc<Batches>) -> Result<Columns, CallError> {
     let columns = tokio::task::spawn_blocking(move || rows.to_columns()).await;
     let columns = columns.map_err(|_| failed("the rows could not be handed over".to_owned()))?;
     columns.map_err(|error| unhandy(name, &error))
@@ -175,11 +173,11 @@ fn write(tables: &Tables, fetch: &Fetch, rows: &Batches) -> Result<String, Fault
 }
 
 /// Error for rows that cannot be converted to what a guest accepts.
-fn unhandy(name: &str, error: &TableError) -> CallError {
+fn unhandy(name: &FetchName, error: &TableError) -> CallError {
     failed(format!("{name}: {}", describe(error)))
 }
 
-fn read(name: &str, arguments: &str) -> Result<Asked, CallError> {
+fn read(name: &FetchName, arguments: &str) -> Result<Map<String, Value>, CallError> {
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         let message =
             format!("{name}: the arguments have {} bytes, at most {ARGUMENTS_BYTES_MAX} are allowed", arguments.len());

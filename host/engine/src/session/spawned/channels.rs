@@ -17,11 +17,9 @@ use cellar_core::{
     text::prefix,
     time::later,
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::contract::bridge::{CallError, CallErrorKind};
+use crate::contract::bridge::{CallError, CallErrorKind, ChannelAnswer, ChannelCall, PipeEnd, PipeText, Transferred};
 
 /// Bytes that a message counts besides its text.
 const MESSAGE_BYTES: usize = 64;
@@ -57,38 +55,9 @@ struct Channel {
     is_written: bool,
 }
 
-/// Requests of a guest to channels. Times are in milliseconds; a request without one waits without limit.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "do")]
-pub(super) enum Asked {
-    /// Makes `count` pipes.
-    Pipes { count: usize },
-    /// Makes a box with capacity for `room` messages.
-    Box { room: Option<usize> },
-    /// Writes to a pipe as much as fits, and reads from other pipes, once either is possible.
-    Transfer {
-        #[serde(default)]
-        write: Option<(u64, String)>,
-        #[serde(default)]
-        read: Vec<u64>,
-        #[serde(default)]
-        within: Option<u64>,
-    },
-    /// Closes an end of a pipe.
-    Close { pipe: u64, reading: bool },
-    /// Puts a message into a box.
-    Put { into: u64, message: String, within: Option<u64> },
-    /// Takes the first message of a box; with `keep` it stays there.
-    Take { from: u64, within: Option<u64>, keep: bool },
-    /// Returns the number of messages in a box.
-    Count { of: u64 },
-    /// Forgets channels.
-    Forget { channels: Vec<u64> },
-}
-
 /// Result of an attempt.
-enum Tried {
-    Done(Value),
+enum Tried<T> {
+    Done(T),
     /// Nothing to take, or no capacity.
     Later,
 }
@@ -110,56 +79,55 @@ impl Channels {
     ///
     /// # Cancel safety
     /// Data that was written, put or taken before the future is dropped stays so.
-    pub(super) async fn ask(&self, asked: &str, owner: &str) -> Result<Value, CallError> {
-        let asked: Asked =
-            serde_json::from_str(asked).map_err(|error| invalid(format!("the arguments do not fit: {error}")))?;
-        let until = |within: &Option<u64>| {
-            within.map(|within| later(Instant::now(), Duration::from_millis(within).min(TIMEOUT_MAX)))
-        };
-        match &asked {
-            Asked::Pipes { count } => {
-                let pipes: Vec<u64> = (0..*count.min(&CHANNELS_MAX)).map(|_| self.make(owner, None)).collect();
-                Ok(json!({"pipes": pipes}))
+    pub(super) async fn ask(&self, call: ChannelCall, owner: &str) -> Result<ChannelAnswer, CallError> {
+        let until = |timeout: Option<Duration>| timeout.map(|timeout| later(Instant::now(), timeout.min(TIMEOUT_MAX)));
+        match call {
+            ChannelCall::MakePipes { count } => {
+                let pipes = (0..count.min(CHANNELS_MAX)).map(|_| self.make(owner, None)).collect();
+                Ok(ChannelAnswer::Pipes(pipes))
             }
-            Asked::Box { room } => Ok(json!({"box": self.make(owner, Some(room.unwrap_or(usize::MAX)))})),
-            Asked::Transfer { read, .. } if read.len() > PIPES_READ_MAX => {
+            ChannelCall::MakeBox { capacity } => {
+                let room = capacity.and_then(|capacity| usize::try_from(capacity).ok()).unwrap_or(usize::MAX);
+                Ok(ChannelAnswer::Box(self.make(owner, Some(room))))
+            }
+            ChannelCall::Transfer { read, .. } if read.len() > PIPES_READ_MAX => {
                 Err(limit(format!("at most {PIPES_READ_MAX} pipes are read at a time")))
             }
-            Asked::Transfer { write, read, within } => {
+            ChannelCall::Transfer { write, read, timeout } => {
                 let write = write.as_ref().map(|(pipe, text)| (*pipe, text.as_str()));
-                let done = self.when(until(within), || self.transfer(write, read)).await?;
-                Ok(done.unwrap_or_else(|| json!({"rest": write.map(|(_, text)| text), "read": []})))
+                let done = self.when(until(timeout), || self.transfer(write, &read)).await?;
+                let rest = write.map(|(_, text)| text.to_owned());
+                Ok(ChannelAnswer::Transferred(done.unwrap_or(Transferred { rest, ..Transferred::default() })))
             }
-            Asked::Close { pipe, reading } => {
-                self.close(*pipe, *reading);
-                Ok(Value::Null)
+            ChannelCall::Close { pipe, end } => {
+                self.close(pipe, end);
+                Ok(ChannelAnswer::Done)
             }
-            Asked::Put { into, message, within } => {
-                let done = self.when(until(within), || self.put(*into, message)).await?;
-                Ok(json!({"done": done.is_some()}))
+            ChannelCall::Put { into, message, timeout } => {
+                let done = self.when(until(timeout), || self.put(into, &message)).await?;
+                Ok(ChannelAnswer::Put(done.is_some()))
             }
-            Asked::Take { from, within, keep } => {
-                let done = self.when(until(within), || self.take(*from, *keep)).await?;
-                Ok(json!({"message": done}))
+            ChannelCall::Take { from, keep, timeout } => {
+                Ok(ChannelAnswer::Taken(self.when(until(timeout), || self.take(from, keep)).await?))
             }
-            Asked::Count { of } => {
+            ChannelCall::Count { of } => {
                 let mut all = lock(&self.all);
-                let count = all.of_box(*of)?.texts.len();
-                Ok(json!({"count": count}))
+                let count = all.of_box(of)?.texts.len();
+                Ok(ChannelAnswer::Count(u64::try_from(count).unwrap_or(u64::MAX)))
             }
-            Asked::Forget { channels } => {
-                self.forget(channels);
-                Ok(Value::Null)
+            ChannelCall::Forget { channels } => {
+                self.forget(&channels);
+                Ok(ChannelAnswer::Done)
             }
         }
     }
 
     /// Tries until something comes of it, again when anything has changed. `None` when the time is over.
-    async fn when(
+    async fn when<T>(
         &self,
         until: Option<Instant>,
-        mut attempt: impl FnMut() -> Result<Tried, CallError>,
-    ) -> Result<Option<Value>, CallError> {
+        mut attempt: impl FnMut() -> Result<Tried<T>, CallError>,
+    ) -> Result<Option<T>, CallError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Before the try, so that no change is missed that comes right after it.
@@ -197,7 +165,7 @@ impl Channels {
 
     /// Tries a transfer once. A pipe without a reader takes nothing and is reported as broken; one that has ended is reported
     /// as ended.
-    fn transfer(&self, write: Option<(u64, &str)>, read: &[u64]) -> Result<Tried, CallError> {
+    fn transfer(&self, write: Option<(u64, &str)>, read: &[u64]) -> Result<Tried<Transferred>, CallError> {
         let mut all = lock(&self.all);
         let mut rest = write.map(|(_, text)| text);
         let (mut is_broken, mut has_changed) = (false, false);
@@ -223,18 +191,18 @@ impl Channels {
         let mut found = Vec::new();
         for number in read {
             let Some(pipe) = all.open.get_mut(number) else {
-                found.push(json!([number, "", true]));
+                found.push(PipeText { pipe: *number, text: String::new(), has_ended: true });
                 continue;
             };
             let text = pipe.piece();
             let has_ended = pipe.texts.is_empty() && !pipe.is_written;
-            if !text.is_empty() || has_ended {
-                found.push(json!([number, text, has_ended]));
-            }
             all.bytes = all.bytes.saturating_sub(text.len());
             has_changed |= !text.is_empty();
             if has_ended {
                 all.open.remove(number);
+            }
+            if !text.is_empty() || has_ended {
+                found.push(PipeText { pipe: *number, text, has_ended });
             }
         }
         drop(all);
@@ -244,7 +212,7 @@ impl Channels {
         if !has_changed && !is_broken && found.is_empty() {
             return Ok(Tried::Later);
         }
-        Ok(Tried::Done(json!({"rest": rest, "broken": is_broken, "read": found})))
+        Ok(Tried::Done(Transferred { rest: rest.map(str::to_owned), is_broken, read: found }))
     }
 
     /// Writes to a pipe until all of it is taken. Returns false if the pipe has no reader.
@@ -252,9 +220,7 @@ impl Channels {
         let mut rest = text.to_owned();
         while !rest.is_empty() {
             match self.when(None, || self.transfer(Some((pipe, &rest)), &[])).await {
-                Ok(Some(done)) if done["broken"] == Value::Bool(false) => {
-                    rest = done["rest"].as_str().unwrap_or_default().to_owned();
-                }
+                Ok(Some(done)) if !done.is_broken => rest = done.rest.unwrap_or_default(),
                 _ => return false,
             }
         }
@@ -262,12 +228,12 @@ impl Channels {
     }
 
     /// Closes an end of a pipe. Its readers can still read what was written.
-    pub(super) fn close(&self, number: u64, reading: bool) {
+    pub(super) fn close(&self, number: u64, end: PipeEnd) {
         let mut all = lock(&self.all);
         if let Some(pipe) = all.open.get_mut(&number) {
-            match reading {
-                true => pipe.is_read = false,
-                false => pipe.is_written = false,
+            match end {
+                PipeEnd::Reading => pipe.is_read = false,
+                PipeEnd::Writing => pipe.is_written = false,
             }
             if !pipe.is_read
                 && let Some(pipe) = all.open.remove(&number)
@@ -279,7 +245,7 @@ impl Channels {
         self.changed.notify_waiters();
     }
 
-    fn put(&self, number: u64, message: &str) -> Result<Tried, CallError> {
+    fn put(&self, number: u64, message: &str) -> Result<Tried<()>, CallError> {
         let mut all = lock(&self.all);
         let bytes = message.len().saturating_add(MESSAGE_BYTES);
         if bytes > CHANNELS_BYTES_MAX {
@@ -295,15 +261,15 @@ impl Channels {
         all.bytes = all.bytes.saturating_add(bytes);
         drop(all);
         self.changed.notify_waiters();
-        Ok(Tried::Done(Value::Null))
+        Ok(Tried::Done(()))
     }
 
-    fn take(&self, number: u64, keep: bool) -> Result<Tried, CallError> {
+    fn take(&self, number: u64, keep: bool) -> Result<Tried<String>, CallError> {
         let mut all = lock(&self.all);
         let channel = all.of_box(number)?;
         let Some(first) = channel.texts.front() else { return Ok(Tried::Later) };
         if keep {
-            return Ok(Tried::Done(Value::String(first.clone())));
+            return Ok(Tried::Done(first.clone()));
         }
         let message = channel.texts.pop_front().unwrap_or_default();
         let bytes = message.len().saturating_add(MESSAGE_BYTES);
@@ -311,7 +277,7 @@ impl Channels {
         all.bytes = all.bytes.saturating_sub(bytes);
         drop(all);
         self.changed.notify_waiters();
-        Ok(Tried::Done(Value::String(message)))
+        Ok(Tried::Done(message))
     }
 
     /// Forgets the channels that a session has made: it has ended.
@@ -373,28 +339,63 @@ mod tests {
         runtime.block_on(future)
     }
 
-    async fn ask(channels: &Channels, asked: Value) -> Value {
-        channels.ask(&asked.to_string(), "s").await.expect("an answer")
+    async fn ask(channels: &Channels, call: ChannelCall) -> ChannelAnswer {
+        channels.ask(call, "s").await.expect("an answer")
+    }
+
+    fn write(pipe: u64, text: impl Into<String>) -> ChannelCall {
+        ChannelCall::Transfer { write: Some((pipe, text.into())), read: Vec::new(), timeout: None }
+    }
+
+    fn read(pipes: &[u64]) -> ChannelCall {
+        ChannelCall::Transfer { write: None, read: pipes.to_vec(), timeout: None }
+    }
+
+    fn put(into: u64, message: &str) -> ChannelCall {
+        ChannelCall::Put { into, message: message.to_owned(), timeout: None }
+    }
+
+    fn take(from: u64, keep: bool) -> ChannelCall {
+        ChannelCall::Take { from, keep, timeout: None }
+    }
+
+    /// The same call, given up after a millisecond.
+    fn soon(mut call: ChannelCall) -> ChannelCall {
+        if let ChannelCall::Transfer { timeout, .. }
+        | ChannelCall::Put { timeout, .. }
+        | ChannelCall::Take { timeout, .. } = &mut call
+        {
+            *timeout = Some(Duration::from_millis(1));
+        }
+        call
+    }
+
+    async fn transfer(channels: &Channels, call: ChannelCall) -> Transferred {
+        match ask(channels, call).await {
+            ChannelAnswer::Transferred(done) => done,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn piece(pipe: u64, text: &str, has_ended: bool) -> PipeText {
+        PipeText { pipe, text: text.to_owned(), has_ended }
     }
 
     #[test]
     fn a_pipe_gives_what_was_written_and_ends_with_its_writer() {
         run(async {
             let channels = Channels::default();
-            assert_eq!(ask(&channels, json!({"do": "pipes", "count": 2})).await, json!({"pipes": [1, 2]}));
-            let read = ask(&channels, json!({"do": "transfer", "read": [1, 2]}));
-            let write = ask(&channels, json!({"do": "transfer", "write": [2, "a☃"]}));
-            let (read, written) = tokio::join!(read, write);
-            assert_eq!(read["read"], json!([[2, "a☃", false]]));
-            assert_eq!((&written["rest"], &written["broken"]), (&json!(""), &json!(false)));
-            ask(&channels, json!({"do": "transfer", "write": [2, "end"]})).await;
-            ask(&channels, json!({"do": "close", "pipe": 2, "reading": false})).await;
-            let end = ask(&channels, json!({"do": "transfer", "read": [2]})).await;
-            assert_eq!(end["read"], json!([[2, "end", true]]));
-            let write = ask(&channels, json!({"do": "transfer", "write": [2, "x"]})).await;
-            assert_eq!(write["broken"], true);
-            let nothing = ask(&channels, json!({"do": "transfer", "read": [1], "within": 1})).await;
-            assert_eq!(nothing["read"], json!([]));
+            assert_eq!(ask(&channels, ChannelCall::MakePipes { count: 2 }).await, ChannelAnswer::Pipes(vec![1, 2]));
+            let reads = transfer(&channels, read(&[1, 2]));
+            let writes = transfer(&channels, write(2, "a☃"));
+            let (found, written) = tokio::join!(reads, writes);
+            assert_eq!(found.read, [piece(2, "a☃", false)]);
+            assert_eq!((written.rest.as_deref(), written.is_broken), (Some(""), false));
+            transfer(&channels, write(2, "end")).await;
+            ask(&channels, ChannelCall::Close { pipe: 2, end: PipeEnd::Writing }).await;
+            assert_eq!(transfer(&channels, read(&[2])).await.read, [piece(2, "end", true)]);
+            assert!(transfer(&channels, write(2, "x")).await.is_broken);
+            assert_eq!(transfer(&channels, soon(read(&[1]))).await, Transferred::default());
         });
     }
 
@@ -403,22 +404,22 @@ mod tests {
         run(async {
             let channels = Channels::default();
             let text = "☃".repeat(CHANNEL_BYTES_MAX / 2);
-            ask(&channels, json!({"do": "pipes", "count": 8})).await;
-            let rest = ask(&channels, json!({"do": "transfer", "write": [1, text]})).await["rest"].clone();
-            let taken = text.len() - rest.as_str().map_or(0, str::len);
+            ask(&channels, ChannelCall::MakePipes { count: 8 }).await;
+            let rest = transfer(&channels, write(1, &*text)).await.rest.expect("a rest");
+            let taken = text.len() - rest.len();
             assert!(taken <= CHANNEL_BYTES_MAX && taken + 3 > CHANNEL_BYTES_MAX, "{taken}");
-            let full = ask(&channels, json!({"do": "transfer", "write": [1, "x".repeat(4)], "within": 1})).await;
-            assert_eq!(full["rest"].as_str().map(str::len), Some(3), "a byte had room");
+            let full = transfer(&channels, soon(write(1, "x".repeat(4)))).await;
+            assert_eq!(full.rest.map(|rest| rest.len()), Some(3), "a byte had room");
             for pipe in 2..=CHANNELS_BYTES_MAX / CHANNEL_BYTES_MAX {
-                ask(&channels, json!({"do": "transfer", "write": [pipe, "x".repeat(CHANNEL_BYTES_MAX)]})).await;
+                transfer(&channels, write(pipe as u64, "x".repeat(CHANNEL_BYTES_MAX))).await;
             }
-            let full = ask(&channels, json!({"do": "transfer", "write": [8, "x"], "within": 1})).await;
-            assert_eq!(full["rest"], "x", "all channels together are full");
+            let full = transfer(&channels, soon(write(8, "x"))).await;
+            assert_eq!(full.rest.as_deref(), Some("x"), "all channels together are full");
             channels.forget_of("s");
             assert_eq!(lock(&channels.all).bytes, 0);
-            ask(&channels, json!({"do": "pipes", "count": CHANNELS_MAX})).await;
+            ask(&channels, ChannelCall::MakePipes { count: CHANNELS_MAX }).await;
             let first = lock(&channels.all).open.keys().next().copied();
-            ask(&channels, json!({"do": "box", "room": null})).await;
+            ask(&channels, ChannelCall::MakeBox { capacity: None }).await;
             channels.forget_of("another");
             let all = lock(&channels.all);
             assert_eq!((all.open.len(), all.open.keys().next().copied()), (CHANNELS_MAX, first.map(|first| first + 1)));
@@ -429,24 +430,22 @@ mod tests {
     fn a_box_holds_messages_in_order_and_no_more_than_it_has_room_for() {
         run(async {
             let channels = Channels::default();
-            assert_eq!(ask(&channels, json!({"do": "box", "room": 2})).await, json!({"box": 1}));
+            assert_eq!(ask(&channels, ChannelCall::MakeBox { capacity: Some(2) }).await, ChannelAnswer::Box(1));
             for message in ["a", "b"] {
-                assert_eq!(ask(&channels, json!({"do": "put", "into": 1, "message": message})).await["done"], true);
+                assert_eq!(ask(&channels, put(1, message)).await, ChannelAnswer::Put(true));
             }
-            assert_eq!(
-                ask(&channels, json!({"do": "put", "into": 1, "message": "c", "within": 1})).await["done"],
-                false
-            );
-            assert_eq!(ask(&channels, json!({"do": "count", "of": 1})).await["count"], 2);
-            let waits = ask(&channels, json!({"do": "put", "into": 1, "message": "c"}));
+            assert_eq!(ask(&channels, soon(put(1, "c"))).await, ChannelAnswer::Put(false));
+            assert_eq!(ask(&channels, ChannelCall::Count { of: 1 }).await, ChannelAnswer::Count(2));
+            let waits = ask(&channels, put(1, "c"));
             let takes = async {
-                assert_eq!(ask(&channels, json!({"do": "take", "from": 1, "keep": true})).await["message"], "a");
-                ask(&channels, json!({"do": "take", "from": 1, "keep": false})).await["message"].clone()
+                let kept = ask(&channels, take(1, true)).await;
+                assert_eq!(kept, ChannelAnswer::Taken(Some("a".to_owned())));
+                ask(&channels, take(1, false)).await
             };
-            let (put, taken) = tokio::join!(waits, takes);
-            assert_eq!((put["done"].clone(), taken), (json!(true), json!("a")));
-            ask(&channels, json!({"do": "forget", "channels": [1]})).await;
-            let gone = channels.ask("{\"do\": \"count\", \"of\": 1}", "s").await.expect_err("forgotten");
+            let (is_put, taken) = tokio::join!(waits, takes);
+            assert_eq!((is_put, taken), (ChannelAnswer::Put(true), ChannelAnswer::Taken(Some("a".to_owned()))));
+            ask(&channels, ChannelCall::Forget { channels: vec![1] }).await;
+            let gone = channels.ask(ChannelCall::Count { of: 1 }, "s").await.expect_err("forgotten");
             assert_eq!(gone.kind, CallErrorKind::Unknown);
         });
     }
@@ -455,28 +454,29 @@ mod tests {
     fn a_pipe_is_no_box_and_a_box_no_pipe_and_their_bytes_add_up() {
         run(async {
             let channels = Channels::default();
-            ask(&channels, json!({"do": "pipes", "count": 1})).await;
-            ask(&channels, json!({"do": "box", "room": 2})).await;
-            ask(&channels, json!({"do": "transfer", "write": [1, "piece"]})).await;
-            ask(&channels, json!({"do": "put", "into": 2, "message": "message"})).await;
+            ask(&channels, ChannelCall::MakePipes { count: 1 }).await;
+            ask(&channels, ChannelCall::MakeBox { capacity: Some(2) }).await;
+            transfer(&channels, write(1, "piece")).await;
+            ask(&channels, put(2, "message")).await;
             let held = lock(&channels.all).bytes;
-            for asked in [
-                json!({"do": "take", "from": 1, "within": 1, "keep": false}),
-                json!({"do": "take", "from": 1, "within": 1, "keep": true}),
-                json!({"do": "put", "into": 1, "message": "x", "within": 1}),
-                json!({"do": "count", "of": 1}),
-                json!({"do": "transfer", "write": [2, "x"], "within": 1}),
-                json!({"do": "transfer", "read": [1, 2], "within": 1}),
-                json!({"do": "transfer", "write": [2, "x"], "read": [1], "within": 1}),
+            let both = ChannelCall::Transfer { write: Some((2, "x".to_owned())), read: vec![1], timeout: None };
+            for call in [
+                take(1, false),
+                take(1, true),
+                put(1, "x"),
+                ChannelCall::Count { of: 1 },
+                write(2, "x"),
+                read(&[1, 2]),
+                both,
             ] {
-                let refused = channels.ask(&asked.to_string(), "s").await.expect_err("the other kind of channel");
-                assert_eq!(refused.kind, CallErrorKind::Invalid, "{asked}");
-                assert_eq!(lock(&channels.all).bytes, held, "{asked}");
+                let refused = channels.ask(soon(call.clone()), "s").await.expect_err("the other kind of channel");
+                assert_eq!(refused.kind, CallErrorKind::Invalid, "{call:?}");
+                assert_eq!(lock(&channels.all).bytes, held, "{call:?}");
             }
-            let many = json!({"do": "transfer", "read": vec![1; PIPES_READ_MAX + 1]});
-            let refused = channels.ask(&many.to_string(), "s").await.expect_err("too many");
+            let many = read(&vec![1; PIPES_READ_MAX + 1]);
+            let refused = channels.ask(many, "s").await.expect_err("too many");
             assert_eq!(refused.kind, CallErrorKind::Limit);
-            ask(&channels, json!({"do": "forget", "channels": [1, 1, 2, 3]})).await;
+            ask(&channels, ChannelCall::Forget { channels: vec![1, 1, 2, 3] }).await;
             assert_eq!(lock(&channels.all).bytes, 0);
         });
     }

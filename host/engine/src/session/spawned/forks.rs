@@ -554,7 +554,7 @@ async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcom
         Response::Text(text) => text.into(),
         Response::Json(text) if trees::count(&text) > trees::VALUES_MAX => return Err(too_many(&text)),
         Response::Json(text) => trees::read(&text).unwrap_or_else(|| text.into()),
-        Response::Http(_) | Response::Table(_) => Value::Null,
+        _ => Value::Null,
     };
     Ok((value.clone(), value))
 }

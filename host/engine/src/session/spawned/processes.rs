@@ -11,7 +11,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use cellar_core::{
@@ -21,34 +21,33 @@ use cellar_core::{
         AGENT_DEPTH_MAX, CODE_BYTES_MAX, Limits, PROCESS_COUNTS_MAX, PROCESS_OUTPUT_BYTES_MAX, PROCESSES_MAX,
         PROCESSES_OF_CELL_MAX, TIMEOUT_MAX,
     },
-    outcome::{Failure, FailureKind, Outcome},
+    outcome::{Failure, FailureCode, FailureKind, Outcome},
     sync::lock,
     text::{describe, prefix},
     time::later,
 };
 use futures::StreamExt;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
-use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Role, channels::Channels};
 use crate::{
     contract::{
-        bridge::{CallError, CallErrorKind, CallFuture, Response},
+        bridge::{
+            CallError, CallErrorKind, CallFuture, OutputStream, PipeEnd, Pipes, ProcessCall, ProcessEnd,
+            ProcessFailure, ProcessFailureKind, ProcessRequest, Response,
+        },
         config::KernelMode,
         error::Error,
     },
     kernel::{
         calls::{Begun, Permits, Site},
         scheduling::{MemoryPool, Spent},
-        state::{CHANNEL_PRIMITIVE, KernelLink},
+        state::KernelLink,
     },
     session::{KernelOptions, Origin, OutputOptions, Session, SessionConfig},
     storage::vault::StoredSession,
 };
 
-/// Prefix of the primitives of processes. Guests start processes with them; no list that cells see has them.
-const PROCESS: &str = "process.";
 /// Bytes that a piece of output counts besides its text.
 const PIECE_BYTES: usize = 64;
 /// Exit status of a process whose output has no reader any more: it ends as by SIGPIPE.
@@ -98,6 +97,7 @@ impl Processes {
 pub(crate) struct Process {
     /// Cell that started it, directly or through other processes.
     root: (String, u32),
+    /// Order, which the host does not parse.
     order: String,
     /// Reply to its starter, besides its output.
     reply: Mutex<Option<String>>,
@@ -110,92 +110,50 @@ pub(crate) struct Process {
     pub(crate) home: Option<Arc<StoredSession>>,
 }
 
-/// Request of a guest for a process.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Start {
-    language: String,
-    /// The cell that reads the order and does what it says.
-    code: String,
-    /// Order as JSON text, which the host does not parse.
-    order: String,
-    environment: Vec<(String, String)>,
-    /// Timeout in milliseconds.
-    #[serde(default)]
-    timeout: Option<u64>,
-    #[serde(default)]
-    pipes: Pipes,
-}
-
-/// The pipes of a process. Their other ends are its starter's, and these ends are closed when it has ended.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Pipes {
-    /// Pipe that it reads.
-    input: Option<u64>,
-    /// Pipe for its standard output, as `err` is for standard error; that output is left out of the answer.
-    out: Option<u64>,
-    err: Option<u64>,
-}
-
 /// Result of a process.
 #[derive(Debug, Default)]
 struct Ended {
-    /// Pieces of what it printed, in order: the number of the stream, and text.
-    output: Vec<(u8, String)>,
+    /// Pieces of what it printed, in order.
+    output: Vec<(OutputStream, String)>,
     bytes: usize,
     status: Option<i32>,
     /// Reason for which it was ended.
     failure: Option<Failure>,
 }
 
-/// Result of a process, as the guest receives it.
-#[derive(Serialize)]
-struct Told<'a> {
-    status: Option<i32>,
-    output: &'a [(u8, String)],
-    failure: Option<Value>,
-    reply: Option<String>,
-}
-
 /// Closes a process's ends of its pipes when it goes, and forgets the channels that it made.
 struct Ends<'a> {
     session: &'a Session,
-    pipes: &'a Pipes,
+    pipes: Pipes,
     child: Option<String>,
 }
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         let channels = &self.session.inner.shared.processes.channels;
-        self.pipes.input.into_iter().for_each(|pipe| channels.close(pipe, true));
-        self.pipes.out.into_iter().chain(self.pipes.err).for_each(|pipe| channels.close(pipe, false));
+        self.pipes.input.into_iter().for_each(|pipe| channels.close(pipe, PipeEnd::Reading));
+        self.pipes.out.into_iter().chain(self.pipes.err).for_each(|pipe| channels.close(pipe, PipeEnd::Writing));
         self.child.iter().for_each(|child| channels.forget_of(child));
     }
 }
 
-impl Start {
-    /// # Errors
-    /// `Limit` and `Invalid`.
-    fn check(&self) -> Result<(), CallError> {
-        if self.code.len() > CODE_BYTES_MAX {
-            return Err(refused(CallErrorKind::Limit, format!("a process has at most {CODE_BYTES_MAX} bytes of code")));
-        }
-        if self.environment.len() > ENVIRONMENT_MAX {
-            let message = format!("a process has at most {ENVIRONMENT_MAX} environment variables");
-            return Err(refused(CallErrorKind::Limit, message));
-        }
-        let is_bad =
-            |(name, value): &(String, String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-        if self.environment.iter().any(is_bad) {
-            let message = "an environment variable has a name, without `=`, and nothing in it has a NUL";
-            return Err(refused(CallErrorKind::Invalid, message));
-        }
-        if serde_json::from_str::<IgnoredAny>(&self.order).is_err() {
-            return Err(refused(CallErrorKind::Invalid, "`/order`: expected JSON as a text"));
-        }
-        Ok(())
+/// # Errors
+/// `Limit` and `Invalid`.
+fn check(request: &ProcessRequest) -> Result<(), CallError> {
+    if request.code.len() > CODE_BYTES_MAX {
+        return Err(refused(CallErrorKind::Limit, format!("a process has at most {CODE_BYTES_MAX} bytes of code")));
     }
+    if request.environment.len() > ENVIRONMENT_MAX {
+        let message = format!("a process has at most {ENVIRONMENT_MAX} environment variables");
+        return Err(refused(CallErrorKind::Limit, message));
+    }
+    let is_bad =
+        |(name, value): &(String, String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    if request.environment.iter().any(is_bad) {
+        let message = "an environment variable has a name, without `=`, and nothing in it has a NUL";
+        return Err(refused(CallErrorKind::Invalid, message));
+    }
+    Ok(())
 }
 
 fn refused(kind: CallErrorKind, message: impl Into<String>) -> CallError {
@@ -209,48 +167,37 @@ fn not_started(error: &Error, language: Language) -> CallError {
 }
 
 impl Session {
-    /// Begins a call of a guest that has to do with processes. `name` is that of a primitive.
-    pub(crate) fn call_process(
-        &self,
-        name: &str,
-        arguments: &str,
-        site: &Site,
-        link: &Arc<KernelLink>,
-    ) -> Option<Begun> {
-        let is_channel = name == CHANNEL_PRIMITIVE;
-        let name = name.strip_prefix(PROCESS)?;
+    /// Begins a call of the interface `processes`.
+    pub(crate) fn call_process(&self, call: ProcessCall, site: Site, link: &Arc<KernelLink>) -> Begun {
         let session = self.clone();
-        let (arguments, site) = (arguments.to_owned(), site.clone());
-        let begun = match name {
-            _ if is_channel => {
+        match call {
+            ProcessCall::Channel(call) => {
                 let asked = async move {
-                    let answer = session.inner.shared.processes.channels.ask(&arguments, session.id()).await?;
-                    Ok(Response::Json(answer.to_string()))
+                    let answer = session.inner.shared.processes.channels.ask(call, session.id()).await?;
+                    Ok(Response::Channel(answer))
                 };
                 Begun { is_free: true, ..Begun::from(Box::pin(asked) as CallFuture) }
             }
-            "run" => {
+            ProcessCall::Run(request) => {
                 // What its processes have burned until now is taken off `fuel_left` already.
                 let burned = site.spent.as_ref().map_or(0, |spent| spent.fuel());
                 let link = link.clone();
                 let future = async move {
                     let _waits = link.resident.process();
-                    session.run_process(&arguments, site, burned).await
+                    session.run_process(*request, site, burned).await
                 };
                 Begun { is_process: true, ..Begun::from(Box::pin(future) as CallFuture) }
             }
-            "order" => {
-                let order = session.process().map(|process| Response::Json(process.order.clone()));
+            ProcessCall::Order => {
+                let order = session.process().map(|process| Response::Text(process.order.clone()));
                 Begun::from(Box::pin(std::future::ready(order)) as CallFuture)
             }
-            "reply" => {
-                let said = session.process().map(|process| *lock(&process.reply) = Some(arguments));
-                let said = said.map(|()| Response::Json(Value::Null.to_string()));
+            ProcessCall::Reply(reply) => {
+                let said = session.process().map(|process| *lock(&process.reply) = Some(reply));
+                let said = said.map(|()| Response::Done);
                 Begun::from(Box::pin(std::future::ready(said)) as CallFuture)
             }
-            _ => return None,
-        };
-        Some(begun)
+        }
     }
 
     /// Returns true if the session is a process.
@@ -263,33 +210,29 @@ impl Session {
         process.ok_or_else(|| refused(CallErrorKind::Unknown, "this kernel is no process, so it has no order"))
     }
 
-    async fn run_process(&self, arguments: &str, site: Site, burned: u64) -> Result<Response, CallError> {
-        let start: Start = serde_json::from_str(arguments)
-            .map_err(|error| refused(CallErrorKind::Invalid, format!("the arguments do not fit: {error}")))?;
+    async fn run_process(&self, request: ProcessRequest, site: Site, burned: u64) -> Result<Response, CallError> {
         // However it ends, or if it never begins.
-        let mut ends = Ends { session: self, pipes: &start.pipes, child: None };
-        let Some(language) = Language::from_code(&start.language) else {
-            return Err(refused(CallErrorKind::Invalid, "`/language`: expected \"py\" or \"js\""));
-        };
-        start.check()?;
+        let mut ends = Ends { session: self, pipes: request.pipes, child: None };
+        check(&request)?;
+        let ProcessRequest { language, code, order, environment, timeout, pipes } = request;
         let depth = site.depth.saturating_add(1);
-        let (process, fuel_left) = self.process_of(&start, site, burned).await?;
+        let (process, fuel_left) = self.process_of(order, site, burned).await?;
         let process = Arc::new(process);
-        let child = self.process_session(process.clone(), start.environment, fuel_left);
+        let child = self.process_session(process.clone(), environment, fuel_left);
         let child = child.map_err(|error| not_started(&error, language))?;
         ends.child = Some(child.id().to_owned());
-        let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, start.code) };
+        let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, code) };
         let run = child.for_agent(depth).run(vec![cell]);
         let mut run = run.map_err(|error| not_started(&error, language))?;
         let mut ended = Ended::default();
         let goes_on = async {
             while let Some(event) = run.next().await {
-                if !self.pass_on(&start.pipes, &mut ended, event.kind).await {
+                if !self.pass_on(pipes, &mut ended, event.kind).await {
                     break;
                 }
             }
         };
-        let last = start.timeout.map(|timeout| later(Instant::now(), Duration::from_millis(timeout).min(TIMEOUT_MAX)));
+        let last = timeout.map(|timeout| later(Instant::now(), timeout.min(TIMEOUT_MAX)));
         let is_late = match last {
             Some(last) => tokio::time::timeout_at(last.into(), goes_on).await.is_err(),
             None => {
@@ -300,17 +243,17 @@ impl Session {
         if is_late {
             let message = "the process ran past the time that it was given";
             ended.failure = Some(Failure::new(FailureKind::Timeout, "CellTimeout", message));
-        } else if let (Some(failure), Some(pipe)) = (&ended.failure, start.pipes.err) {
+        } else if let (Some(failure), Some(pipe)) = (&ended.failure, pipes.err) {
             self.inner.shared.processes.channels.write(pipe, &format!("Killed: {}\n", failure.message)).await;
         }
         // What goes on in it goes no further.
         drop((run, child));
         let reply = lock(&process.reply).take();
-        Ok(Response::Json(ended.to_json(reply.as_deref())))
+        Ok(Response::Process(Box::new(ended.into_end(reply))))
     }
 
     /// Takes in an event of a process, and writes what it prints to its pipes; whether it may go on.
-    async fn pass_on(&self, pipes: &Pipes, ended: &mut Ended, kind: EventKind) -> bool {
+    async fn pass_on(&self, pipes: Pipes, ended: &mut Ended, kind: EventKind) -> bool {
         let (pipe, text) = match &kind {
             EventKind::Stdout { text, .. } => (pipes.out, Some(text.as_str())),
             EventKind::Stderr { text, .. } => (pipes.err, Some(text.as_str())),
@@ -337,7 +280,7 @@ impl Session {
     }
 
     /// Waits for a permit for a process and returns the process, and the fuel that it may burn.
-    async fn process_of(&self, start: &Start, site: Site, burned: u64) -> Result<(Process, Option<u64>), CallError> {
+    async fn process_of(&self, order: String, site: Site, burned: u64) -> Result<(Process, Option<u64>), CallError> {
         let Some(spent) = site.spent else {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
             return Err(refused(CallErrorKind::Failed, message));
@@ -370,7 +313,7 @@ impl Session {
         }
         let process = Process {
             root,
-            order: start.order.clone(),
+            order,
             reply: Mutex::default(),
             bill: spent,
             memory: inner.shared.processes.memory.clone(),
@@ -412,10 +355,13 @@ impl Ended {
     /// Takes in an event of the process; whether it may go on.
     fn take_in(&mut self, kind: EventKind) -> bool {
         match kind {
-            EventKind::Stdout { text, .. } => self.print(1, &text),
-            EventKind::Stderr { text, .. } => self.print(2, &text),
+            EventKind::Stdout { text, .. } => self.print(OutputStream::Stdout, &text),
+            EventKind::Stderr { text, .. } => self.print(OutputStream::Stderr, &text),
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => match data.visible_text() {
-                Some(text) => self.print(1, text) && self.print(1, if text.ends_with('\n') { "" } else { "\n" }),
+                Some(text) => {
+                    let end = if text.ends_with('\n') { "" } else { "\n" };
+                    self.print(OutputStream::Stdout, text) && self.print(OutputStream::Stdout, end)
+                }
                 None => true,
             },
             EventKind::CellFinished { outcome, .. } => {
@@ -426,7 +372,7 @@ impl Ended {
         }
     }
 
-    fn print(&mut self, stream: u8, text: &str) -> bool {
+    fn print(&mut self, stream: OutputStream, text: &str) -> bool {
         if self.output.last().is_none_or(|(last, _)| *last != stream) {
             self.bytes = self.bytes.saturating_add(PIECE_BYTES);
         }
@@ -447,9 +393,8 @@ impl Ended {
 
     /// Takes the text that it has printed to standard error.
     fn take_errors(&mut self) -> String {
-        let (said, rest) = std::mem::take(&mut self.output).into_iter().partition(|(stream, _)| *stream == 2);
-        self.output = rest;
-        Vec::<(u8, String)>::into_iter(said).map(|(_, text)| text).collect()
+        let said = self.output.extract_if(.., |(stream, _)| *stream == OutputStream::Stderr);
+        said.map(|(_, text)| text).collect()
     }
 
     fn finish(&mut self, outcome: &Outcome) {
@@ -459,22 +404,26 @@ impl Ended {
             Outcome::Failed(failure) => match failure.kind {
                 FailureKind::Raised => {
                     self.status = Some(1);
-                    self.print(2, &failure.traceback);
-                    self.print(2, "\n");
+                    self.print(OutputStream::Stderr, &failure.traceback);
+                    self.print(OutputStream::Stderr, "\n");
                 }
                 _ => self.failure = Some((**failure).clone()),
             },
         }
     }
 
-    fn to_json(&self, reply: Option<&str>) -> String {
-        let failure = self.failure.as_ref().map(|failure| {
-            let code = failure.code.map(|code| code.as_str());
-            json!({"kind": failure.kind.as_str(), "code": code, "message": failure.message})
-        });
-        // Anything else than a text would take many times its size.
-        let reply = reply.and_then(|reply| serde_json::from_str::<String>(reply).ok());
-        let told = Told { status: self.status, output: &self.output, failure, reply };
-        serde_json::to_string(&told).unwrap_or_default()
+    fn into_end(self, reply: Option<String>) -> ProcessEnd {
+        ProcessEnd { status: self.status, output: self.output, failure: self.failure.map(process_failure), reply }
     }
+}
+
+/// Failure of a process, as its starter gets it.
+fn process_failure(failure: Failure) -> ProcessFailure {
+    let kind = match (failure.kind, failure.code) {
+        (FailureKind::Output, _) => ProcessFailureKind::Output,
+        (FailureKind::Timeout, _) => ProcessFailureKind::Timeout,
+        (_, Some(FailureCode::Lost) | None) => ProcessFailureKind::Killed,
+        (_, Some(_)) => ProcessFailureKind::NotStarted,
+    };
+    ProcessFailure { kind, message: failure.message }
 }

@@ -1,6 +1,5 @@
-//! Calls that every session answers itself, whatever it was granted: its disk usage, and files that the host writes or reads
-//! for its cells within their own folders. They are calls of tools with names that begin with `cellar.`. No tool list has
-//! them: the guests' own libraries make them.
+//! Calls that every session answers itself, whatever it was granted: its disk usage, and the interface `tables`: files that the
+//! host writes or reads for its cells within their own folders.
 
 use std::{fs::File, path::Path};
 
@@ -16,67 +15,22 @@ use cellar_results::artifacts::{
 };
 use cellar_tables::{
     TableError,
-    convert::{Compression, Direction, Format, Request, convert},
+    convert::{self as conversions, Request, convert},
 };
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
 
 use crate::{
-    contract::bridge::{CallError, CallErrorKind, CallFuture, Response},
+    contract::bridge::{
+        CallError, CallErrorKind, CallFuture, Compression, Conversion, Direction, DiskUsage, Drawing, Format,
+        LoadedDataset, Response, TableCall,
+    },
     kernel::{calls::Site, origins::CellScope},
     session::Session,
 };
 
-/// Prefix of the names of the session's own calls.
-pub(crate) const OWN: &str = "cellar.";
-/// Bytes of the arguments of a conversion: two paths and a request. As values they would take many times that.
+/// Bytes of the texts of a conversion: two paths and names of columns.
 const CONVERSION_BYTES_MAX: usize = 128 << 10;
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// Arguments of a file conversion.
-#[derive(Debug, Deserialize)]
-struct Conversion {
-    /// The file that is read.
-    from: String,
-    /// The file that is written.
-    to: String,
-    request: Request,
-}
-
-/// A dataset that a cell wants.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Load {
-    /// Its live name.
-    name: String,
-    /// The file that its columns are written to.
-    to: String,
-}
-
-/// A table that a cell publishes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Publish {
-    /// The live name of the dataset.
-    name: String,
-    /// The file that has its columns.
-    from: String,
-}
-
-/// A chart that is to become a file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Drawing {
-    /// The type of the specification.
-    mime_type: String,
-    /// The specification, in JSON.
-    specification: String,
-    /// `image/png` or `image/svg+xml`.
-    wanted: String,
-    /// The file that is written.
-    to: String,
-}
 
 /// One file of tables at a time for a session and all that its cells make of it: the program converts a few at a time.
 #[derive(Debug, Default)]
@@ -108,38 +62,43 @@ impl From<FileError> for Fault {
 }
 
 impl Session {
-    /// Answers a call of a tool whose name goes on so behind [`OWN`]; `None` when the session knows no such call.
-    pub(crate) fn call_own(&self, name: &str, arguments: &str, site: &Site) -> Option<CallFuture> {
+    /// Bytes that the session may write, and has written.
+    pub(crate) fn call_disk(&self) -> CallFuture {
+        let (used, _) = self.inner.quota.usage();
+        let usage = DiskUsage { total: self.inner.quota.limits().bytes_max, used };
+        Box::pin(std::future::ready(Ok(Response::Disk(usage))))
+    }
+
+    /// Answers a call of the interface `tables`.
+    pub(crate) fn call_table(&self, call: TableCall, site: &Site) -> CallFuture {
         let session = self.clone();
-        Some(match name {
-            "disk" => Box::pin(std::future::ready(Ok(session.disk()))),
-            "load" => {
-                let scope = site.scope.clone();
-                answer(name, arguments, move |asked| async move { session.load_dataset(asked, scope).await })
+        let scope = site.scope.clone();
+        let (cell, agent) = (site.cell, site.lineage.agent().map(str::to_owned));
+        Box::pin(async move {
+            match call {
+                TableCall::Convert(conversion) => session.convert(conversion).await,
+                TableCall::Load { name, target } => session.load_dataset(name, &target, scope).await,
+                TableCall::Publish { name, source } => {
+                    session.publish_dataset(name, &source, (scope, cell, agent)).await
+                }
+                TableCall::Draw(drawing) => session.draw(drawing).await,
             }
-            "publish" => {
-                let caller = (site.scope.clone(), site.cell, site.lineage.agent().map(str::to_owned));
-                answer(name, arguments, move |asked| async move { session.publish_dataset(asked, caller).await })
-            }
-            "convert" if arguments.len() > CONVERSION_BYTES_MAX => {
-                let error = CallError::new(CallErrorKind::Limit, "the arguments are too large");
-                Box::pin(std::future::ready(Err(error)))
-            }
-            "convert" => answer(name, arguments, move |asked| async move { session.convert(asked).await }),
-            "draw" => answer(name, arguments, move |asked| async move { session.draw(asked).await }),
-            _ => return None,
         })
     }
 
-    /// Bytes that the session may write, and has written.
-    fn disk(&self) -> Response {
-        let (used, _) = self.inner.quota.usage();
-        Response::Json(json!({"total": self.inner.quota.limits().bytes_max, "used": used}).to_string())
-    }
-
     /// Makes one file of another. Both are reached as cells reach them.
-    async fn convert(&self, asked: Conversion) -> Result<Value, CallError> {
-        let Conversion { from, to, request } = asked;
+    async fn convert(&self, conversion: Conversion) -> Result<Response, CallError> {
+        let Conversion { source: from, target: to, direction, format, columns, compression } = conversion;
+        let names = columns.iter().flatten().map(String::len);
+        if names.fold(from.len().saturating_add(to.len()), usize::saturating_add) > CONVERSION_BYTES_MAX {
+            return Err(CallError::new(CallErrorKind::Limit, "the arguments are too large"));
+        }
+        let request = Request {
+            direction: direction.into(),
+            format: format.into(),
+            columns,
+            compression: compression.map(Into::into),
+        };
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
         let mut files = self.files();
@@ -147,10 +106,10 @@ impl Session {
         let mut out = Output { files, path: &to, file: None, bytes: 0 };
         let made = convert::<Fault>(&request, input, |piece| Ok(out.write(piece)?)).await;
         match made {
-            Ok(()) => Ok(json!({"bytes": out.bytes})),
+            Ok(()) => Ok(Response::Written(out.bytes)),
             Err(fault) => {
                 out.remove();
-                Err(match (fault, request.direction) {
+                Err(match (fault, direction) {
                     (Fault::Dataset(error), _) => refused(&error),
                     (Fault::File(error), _) => failed(&to, "written", &error),
                     (Fault::Table(error), Direction::Read) => failed(&from, "read", &error),
@@ -171,8 +130,7 @@ impl Session {
     }
 
     /// Hands the latest version of a dataset to a cell, as columns in a file.
-    async fn load_dataset(&self, asked: Load, scope: Option<CellScope>) -> Result<Value, CallError> {
-        let Load { name, to } = asked;
+    async fn load_dataset(&self, name: String, to: &str, scope: Option<CellScope>) -> Result<Response, CallError> {
         let datasets = self.datasets()?;
         let run = scope.as_ref().map(|scope| scope.run.clone());
         let is_seen = run.as_ref().is_none_or(|run| run.has_seen(&name));
@@ -185,12 +143,13 @@ impl Session {
         let (version, rows) = opened.map_err(|_| lost())?.map_err(|error| refused(&error))?;
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
-        let request = Request { direction: Direction::Read, format: Format::Parquet, columns: None, compression: None };
-        let mut out = Output { files: self.files(), path: &to, file: None, bytes: 0 };
+        let direction = conversions::Direction::Read;
+        let request = Request { direction, format: conversions::Format::Parquet, columns: None, compression: None };
+        let mut out = Output { files: self.files(), path: to, file: None, bytes: 0 };
         if let Err(fault) = convert::<Fault>(&request, rows, |piece| Ok(out.write(piece)?)).await {
             out.remove();
             return Err(match fault {
-                Fault::File(error) => failed(&to, "written", &error),
+                Fault::File(error) => failed(to, "written", &error),
                 Fault::Table(error) => failed(&version.name, "read", &error),
                 Fault::Dataset(error) => refused(&error),
             });
@@ -199,16 +158,16 @@ impl Session {
         if let Some(run) = run {
             run.note_dataset(DatasetRef { name: name.clone(), version, artifact: artifact.clone() });
         }
-        Ok(json!({"name": name, "version": version, "artifact": artifact, "rows": rows}))
+        Ok(Response::Dataset(LoadedDataset { name, version, artifact, rows }))
     }
 
     /// Publishes columns of a file as the next version of a dataset.
     async fn publish_dataset(
         &self,
-        asked: Publish,
+        name: String,
+        from: &str,
         (scope, cell, agent): (Option<CellScope>, CellId, Option<String>),
-    ) -> Result<Value, CallError> {
-        let Publish { name, from } = asked;
+    ) -> Result<Response, CallError> {
         if !self.inner.config.outputs.publish_datasets {
             let message = "cells of this session may not publish datasets; `publish = true` under [datasets] grants it";
             return Err(CallError::new(CallErrorKind::Denied, message));
@@ -216,14 +175,14 @@ impl Session {
         let datasets = self.datasets()?;
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
-        let input = input(&mut self.files(), &from)?;
+        let input = input(&mut self.files(), from)?;
         let begun = tokio::task::spawn_blocking(move || datasets.writer(&name)).await;
         let mut writer = begun.map_err(|_| lost())?.map_err(|error| refused(&error))?;
-        let compression = Some(Compression::Snappy);
-        let request = Request { direction: Direction::Write, format: Format::Parquet, columns: None, compression };
+        let (direction, compression) = (conversions::Direction::Write, Some(conversions::Compression::Snappy));
+        let request = Request { direction, format: conversions::Format::Parquet, columns: None, compression };
         convert::<Fault>(&request, input, |piece| Ok(writer.write(piece)?)).await.map_err(|fault| match fault {
-            Fault::Table(error) => failed(&from, "read", &error),
-            Fault::File(error) => failed(&from, "read", &error),
+            Fault::Table(error) => failed(from, "read", &error),
+            Fault::File(error) => failed(from, "read", &error),
             Fault::Dataset(error) => refused(&error),
         })?;
         let origin = scope.as_ref().and_then(|scope| scope.run.origin(cell.0, scope.language));
@@ -235,14 +194,13 @@ impl Session {
         if let Some(scope) = scope {
             scope.run.note_published(&version.name);
         }
-        Ok(
-            json!({"name": version.name, "version": version.version, "artifact": version.artifact, "rows": version.rows}),
-        )
+        let DatasetVersion { name, version, artifact, rows, .. } = version;
+        Ok(Response::Dataset(LoadedDataset { name, version, artifact, rows }))
     }
 
     /// Draws a chart into a file.
-    async fn draw(&self, asked: Drawing) -> Result<Value, CallError> {
-        let Drawing { mime_type, specification, wanted, to } = asked;
+    async fn draw(&self, drawing: Drawing) -> Result<Response, CallError> {
+        let Drawing { mime_type, specification, wanted, target: to } = drawing;
         let bundle = MimeBundle(vec![(mime_type, MimeData::Text(specification))]);
         let renderer = self.renderers().iter().find_map(|renderer| renderer.render(&bundle));
         let Some(rendering) = renderer else {
@@ -263,24 +221,35 @@ impl Session {
         let mut out = Output { files: self.files(), path: &to, file: None, bytes: 0 };
         let written = bytes.chunks(PIECE_BYTES).try_for_each(|piece| out.write(piece));
         written.map_err(|error| failed(&to, "written", &error))?;
-        Ok(json!({"bytes": out.bytes}))
+        Ok(Response::Written(out.bytes))
     }
 }
 
-/// Reads the arguments, and has the call answered.
-fn answer<T, F>(name: &str, arguments: &str, call: impl FnOnce(T) -> F) -> CallFuture
-where
-    T: DeserializeOwned,
-    F: Future<Output = Result<Value, CallError>> + Send + 'static,
-{
-    match serde_json::from_str::<T>(arguments) {
-        Ok(asked) => {
-            let answered = call(asked);
-            Box::pin(async move { answered.await.map(|value| Response::Json(value.to_string())) })
+impl From<Direction> for conversions::Direction {
+    fn from(direction: Direction) -> conversions::Direction {
+        match direction {
+            Direction::Read => conversions::Direction::Read,
+            Direction::Write => conversions::Direction::Write,
         }
-        Err(error) => {
-            let message = format!("`{OWN}{name}` does not take these arguments: {error}");
-            Box::pin(std::future::ready(Err(CallError::new(CallErrorKind::Invalid, message))))
+    }
+}
+
+impl From<Format> for conversions::Format {
+    fn from(format: Format) -> conversions::Format {
+        match format {
+            Format::Parquet => conversions::Format::Parquet,
+            Format::Feather => conversions::Format::Feather,
+        }
+    }
+}
+
+impl From<Compression> for conversions::Compression {
+    fn from(compression: Compression) -> conversions::Compression {
+        match compression {
+            Compression::Snappy => conversions::Compression::Snappy,
+            Compression::Gzip => conversions::Compression::Gzip,
+            Compression::Zstd => conversions::Compression::Zstd,
+            Compression::Lz4 => conversions::Compression::Lz4,
         }
     }
 }
