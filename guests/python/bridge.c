@@ -43,7 +43,7 @@ static PyObject *bridge_display(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* sleep(seconds): suspends the guest, or the thread when there are others. Raises when the cell must stop. */
+/* sleep(seconds): suspends the thread. Raises when the cell must stop. */
 static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
     double duration = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) {
@@ -61,13 +61,10 @@ static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
     uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)(duration * 1e9), wake;
     do {
         wake = cellar_alarm_before(until);
-        if (cellar_thread_is_alone()) {
-            cellar_kernel_control_sleep_until(cellar_current_cell(), wake);
-        } else {
-            PyThreadState *state = PyEval_SaveThread();
-            cellar_threads_sleep(wake);
-            PyEval_RestoreThread(state);
-        }
+        glue_cell = cellar_current_cell();
+        PyThreadState *state = PyEval_SaveThread();
+        cellar_threads_sleep(wake);
+        PyEval_RestoreThread(state);
         if (cellar_thread_was_stopped() || cellar_raise_if_stopped()) {
             return NULL;
         }

@@ -66,6 +66,10 @@ PyObject *cellar_poll_set_live(PyObject *module, PyObject *live) {
     Py_RETURN_NONE;
 }
 
+size_t cellar_poll_live_count(void) {
+    return live_cells != NULL ? (size_t)PySet_GET_SIZE(live_cells) : 0;
+}
+
 /* The cell to ask about: what a cell left behind when it ended is nobody's fault. */
 static uint32_t cell_at_fault(void) {
     uint32_t cell = cellar_current_cell();

@@ -468,9 +468,17 @@ uint64_t cellar_start_call(call_t *call) {
     return 0;
 }
 
-/* Makes a call while other threads run. False with an exception if it was cut short. */
-static bool call_among_threads(call_t *call, cellar_kernel_types_answer_t *answer) {
+bool cellar_ask(call_t *call, cellar_kernel_types_answer_t *answer) {
     uint64_t number = cellar_start_call(call);
+    if (number == 0) {
+        answer->is_err = true;
+        answer->val.err.kind = CELLAR_KERNEL_TYPES_CALL_ERROR_KIND_LIMIT;
+        answer->val.err.message = glue_copy(GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
+        return true;
+    }
+    if (cellar_kernel_tools_take_answer(number, answer)) {
+        return true;
+    }
     kernel_completion_t end = {0};
     if (!cellar_threads_call(number, NEVER, &end)) {
         cellar_kernel_tools_cancel(number);
@@ -480,92 +488,5 @@ static bool call_among_threads(call_t *call, cellar_kernel_types_answer_t *answe
         return false;
     }
     *answer = end.response;
-    return true;
-}
-
-/* Makes a call while the guest stands still. */
-static void call_alone(call_t *call, cellar_kernel_types_answer_t *answer) {
-    uint32_t cell = cellar_current_cell();
-    __auto_type request = &call->request;
-    uint64_t *timeout = timeout_of(call);
-    cellar_kernel_types_response_t response = {0};
-    cellar_kernel_types_call_error_t error = {0};
-    bool ok = false;
-    switch (call->kind) {
-    case KERNEL_TOOLS_CALL:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
-        ok = cellar_kernel_tools_call(cell, &request->named.name, &request->named.arguments, &response.val.json, &error);
-        break;
-    case KERNEL_PRIMITIVES_CALL:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
-        ok = cellar_kernel_primitives_call(cell, &request->named.of, &request->named.name, &request->named.arguments,
-                                           &response.val.json, &error);
-        break;
-    case KERNEL_FETCHES_CALL:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_TABLE;
-        ok = cellar_kernel_fetches_call(cell, &request->named.of, &request->named.name, &request->named.arguments,
-                                        request->named.refresh, &response.val.table, &error);
-        break;
-    case KERNEL_LLM_CALL:
-        ok = cellar_kernel_llm_call(cell, &request->llm, &response, &error);
-        break;
-    case KERNEL_AGENTS_CALL:
-        ok = cellar_kernel_agents_call(cell, &request->agent, &response, &error);
-        break;
-    case KERNEL_INPUT_CALL:
-        ok = cellar_kernel_input_call(cell, &request->prompt, &response, &error);
-        break;
-    case KERNEL_HTTP_CALL:
-        ok = cellar_kernel_http_call(cell, &request->http, &response, &error);
-        break;
-    case KERNEL_TABLES_CONVERT:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_WRITTEN;
-        ok = cellar_kernel_tables_convert(cell, &request->conversion, &response.val.written, &error);
-        break;
-    case KERNEL_TABLES_LOAD:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_DATASET;
-        ok = cellar_kernel_tables_load(cell, &request->dataset.name, &request->dataset.path, &response.val.dataset, &error);
-        break;
-    case KERNEL_TABLES_PUBLISH:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_DATASET;
-        ok = cellar_kernel_tables_publish(cell, &request->dataset.name, &request->dataset.path, &response.val.dataset,
-                                          &error);
-        break;
-    case KERNEL_TABLES_DRAW:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_WRITTEN;
-        ok = cellar_kernel_tables_draw(cell, &request->drawing, &response.val.written, &error);
-        break;
-    case KERNEL_PROCESSES_RUN:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_PROCESS;
-        ok = cellar_kernel_processes_run(cell, &request->process, &response.val.process, &error);
-        break;
-    case KERNEL_PROCESSES_TRANSFER:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_TRANSFERRED;
-        ok = cellar_kernel_processes_transfer(cell, &request->transfer, &response.val.transferred, &error);
-        break;
-    case KERNEL_PROCESSES_PUT:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_PUT;
-        ok = cellar_kernel_processes_put(cell, request->message.number, &request->message.message, timeout,
-                                         &response.val.put, &error);
-        break;
-    case KERNEL_PROCESSES_TAKE:
-        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_TAKEN;
-        ok = cellar_kernel_processes_take(cell, request->message.number, request->message.keep, timeout,
-                                          &response.val.taken, &error);
-        break;
-    }
-    answer->is_err = !ok;
-    if (ok) {
-        answer->val.ok = response;
-    } else {
-        answer->val.err = error;
-    }
-}
-
-bool cellar_ask(call_t *call, cellar_kernel_types_answer_t *answer) {
-    if (!cellar_thread_is_alone()) {
-        return call_among_threads(call, answer);
-    }
-    call_alone(call, answer);
     return true;
 }

@@ -61,8 +61,8 @@ void cellar_finish_call(call_t *call);
 size_t cellar_call_size(const call_t *call);
 /* Begins a call; returns its number, or 0 when too many wait. */
 uint64_t cellar_start_call(call_t *call);
-/* Makes a call: suspends the guest until the answer is there, or the thread when there are others. False with an exception
-   if it was cut short. */
+/* Makes a call: suspends the thread until the answer is there, unless it is there at once. False with an exception if it was
+   cut short. */
 bool cellar_ask(call_t *call, cellar_kernel_types_answer_t *answer);
 
 #endif

@@ -32,8 +32,17 @@ static void set_reserve_aside(void) {
 }
 
 static PyObject *cell_variable;
-/* The prelude's module of entry points. */
+/* The prelude's module of entry points, and those. */
 static PyObject *entry;
+enum entry_point {
+    CONFIGURE, RESEED, SEED, START, RESUME, GO_ON, INTERRUPT, RECOVER, RESET, NOTE_VISIT, COMPLETE, IS_COMPLETE, INSPECT,
+    VARIABLES, VALUE,
+};
+static const char *const entry_names[] = {
+    "configure", "reseed", "seed", "start", "resume", "go_on", "interrupt", "recover", "reset", "note_visit", "complete",
+    "is_complete", "inspect", "variables", "value",
+};
+static PyObject *entry_points[sizeof entry_names / sizeof *entry_names];
 
 uint32_t cellar_current_cell(void) {
     PyObject *value = NULL;
@@ -260,24 +269,28 @@ void exports_kernel_init(void) {
         give_up("entry");
     }
     Py_DECREF(renewed);
+    for (size_t i = 0; i < sizeof entry_names / sizeof *entry_names; i++) {
+        if ((entry_points[i] = PyObject_GetAttrString(entry, entry_names[i])) == NULL) {
+            give_up(entry_names[i]);
+        }
+    }
     if (cellar_guard_begin() < 0) {
         give_up("what was baked cannot be watched");
     }
     /* What was allocated before memory was sealed cannot be given back. */
     set_reserve_aside();
     clear_stack();
+    cellar_visits_begin();
     glue_baking = false;
 }
 
 /* --- Entering the prelude --- */
 
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
-static PyObject *enter_for(bool cells, const char *name, PyObject *arguments) {
-    cellar_guard_enter(strcmp(name, "start") == 0);
+static PyObject *enter_for(bool cells, enum entry_point point, PyObject *arguments) {
+    cellar_guard_enter(point == START);
     cellar_threads_hold(!cells);
-    PyObject *function = PyObject_GetAttrString(entry, name);
-    PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
-    Py_XDECREF(function);
+    PyObject *result = arguments != NULL ? PyObject_CallObject(entry_points[point], arguments) : NULL;
     Py_XDECREF(arguments);
     cellar_poll_enable(0);
     cellar_guard_hold();
@@ -286,8 +299,8 @@ static PyObject *enter_for(bool cells, const char *name, PyObject *arguments) {
 }
 
 /* For cells, whose threads have their turns. */
-static PyObject *enter(const char *name, PyObject *arguments) {
-    return enter_for(true, name, arguments);
+static PyObject *enter(enum entry_point point, PyObject *arguments) {
+    return enter_for(true, point, arguments);
 }
 
 /* What is left to say when even the prelude failed. */
@@ -323,7 +336,7 @@ static PyObject *recover(uint32_t cell) {
         return NULL;
     }
     cellar_guard_mend(NULL, NULL);
-    PyObject *result = enter("recover", Py_BuildValue("(IO)", cell, raised));
+    PyObject *result = enter(RECOVER, Py_BuildValue("(IO)", cell, raised));
     if (result == NULL) {
         PyErr_Clear();
         PyErr_SetRaisedException(raised);
@@ -333,8 +346,17 @@ static PyObject *recover(uint32_t cell) {
     return result;
 }
 
-/* Turns what an entry point returned into a step. `cell` is the one to blame for a failure of the prelude itself. */
+/* Turns what an entry point returned into a step. `cell` is the one to blame for a failure of the prelude itself. Where the
+   entry has returned meanwhile, the prelude has kept what has ended for a later one. */
 static void conclude(PyObject *result, uint32_t cell, kernel_step_t *step) {
+    if (cellar_visit_is_over()) {
+        if (result == NULL && (result = recover(cell)) == NULL) {
+            glue_log("the prelude failed after its entry had returned");
+            PyErr_Clear();
+        }
+        Py_XDECREF(result);
+        return;
+    }
     if (copy_step(result, step) || copy_step(recover(cell), step)) {
         return;
     }
@@ -361,8 +383,40 @@ static PyObject *texts_of(const kernel_list_string_t *texts) {
     return list;
 }
 
-void exports_kernel_configure(kernel_configuration_t *configuration) {
+/* --- Entries. Each is a visit: its work gets what it needs as one argument, which lies where the host came in, and is read
+   before any code of cells runs. --- */
+
+void cellar_note_visit(bool begins) {
+    PyObject *result = PyObject_CallOneArg(entry_points[NOTE_VISIT], begins ? Py_True : Py_False);
+    if (result == NULL) {
+        log_exception();
+        PyErr_Clear();
+    }
+    Py_XDECREF(result);
+}
+
+static void go_on(void *step) {
+    conclude(enter(GO_ON, PyTuple_New(0)), 0, step);
+}
+
+/* Enters for cells, and again while what was entered for waits, until there is a step to tell. */
+static void take_step(void (*work)(void *), void *argument, kernel_step_t *step) {
     prepare_memory();
+    while (!cellar_visit(work, argument, true)) {
+        prepare_memory();
+        work = go_on;
+        argument = step;
+    }
+}
+
+/* Enters for no cell, until the work is done. */
+static void do_now(void (*work)(void *), void *argument) {
+    prepare_memory();
+    cellar_visit(work, argument, false);
+}
+
+static void configure(void *argument) {
+    kernel_configuration_t *configuration = argument;
     glue_configure(configuration);
     PyObject *environment = PyDict_New();
     for (size_t i = 0; environment != NULL && i < configuration->environment.len; i++) {
@@ -379,80 +433,127 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     unsigned long long seed = configuration->seed;
     kernel_configuration_free(configuration);
     PyObject *arguments = Py_BuildValue("(KNNNN)", seed, environment, folder, packages, connectors);
-    PyObject *result = enter_for(false, "configure", arguments);
+    PyObject *result = enter_for(false, CONFIGURE, arguments);
     if (result == NULL) {
         give_up("the prelude cannot be configured");
     }
     Py_DECREF(result);
 }
 
-void exports_kernel_reseed(uint64_t seed) {
-    prepare_memory();
-    PyObject *result = enter_for(false, "reseed", Py_BuildValue("(K)", (unsigned long long)seed));
+void exports_kernel_configure(kernel_configuration_t *configuration) {
+    do_now(configure, configuration);
+}
+
+static void reseed(void *seed) {
+    PyObject *result = enter_for(false, RESEED, Py_BuildValue("(K)", (unsigned long long)*(uint64_t *)seed));
     if (result == NULL) {
         give_up("the prelude cannot be reseeded");
     }
     Py_DECREF(result);
 }
 
-void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
-    prepare_memory();
-    uint32_t id = cell->id;
+void exports_kernel_reseed(uint64_t seed) {
+    do_now(reseed, &seed);
+}
+
+struct beginning {
+    kernel_list_tuple2_string_json_t *bindings;
+    kernel_cell_t *cell;
+    kernel_step_t *step;
+};
+
+static void seed(void *argument) {
+    struct beginning given = *(struct beginning *)argument;
+    uint32_t id = given.cell->id;
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < bindings->len; i++) {
-        PyObject *pair = Py_BuildValue("(NN)", cellar_text(&bindings->ptr[i].f0), cellar_text(&bindings->ptr[i].f1));
+    for (size_t i = 0; list != NULL && i < given.bindings->len; i++) {
+        kernel_tuple2_string_json_t *binding = &given.bindings->ptr[i];
+        PyObject *pair = Py_BuildValue("(NN)", cellar_text(&binding->f0), cellar_text(&binding->f1));
         if (pair == NULL || PyList_Append(list, pair) < 0) {
             Py_CLEAR(list);
         }
         Py_XDECREF(pair);
     }
-    PyObject *code = cellar_text(&cell->code);
-    kernel_list_tuple2_string_json_free(bindings);
-    kernel_cell_free(cell);
+    PyObject *code = cellar_text(&given.cell->code);
+    kernel_list_tuple2_string_json_free(given.bindings);
+    kernel_cell_free(given.cell);
     glue_cell = id;
-    conclude(enter("seed", Py_BuildValue("(NIN)", list, id, code)), id, step);
+    conclude(enter(SEED, Py_BuildValue("(NIN)", list, id, code)), id, given.step);
+}
+
+void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
+    struct beginning given = {bindings, cell, step};
+    take_step(seed, &given, step);
+}
+
+static void start(void *argument) {
+    struct beginning given = *(struct beginning *)argument;
+    uint32_t id = given.cell->id;
+    PyObject *code = cellar_text(&given.cell->code), *traces = given.cell->traces_names ? Py_True : Py_False;
+    kernel_cell_free(given.cell);
+    glue_cell = id;
+    cellar_poll_reset();
+    conclude(enter(START, Py_BuildValue("(INO)", id, code, traces)), id, given.step);
 }
 
 void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
-    prepare_memory();
-    uint32_t id = cell->id;
-    PyObject *code = cellar_text(&cell->code), *traces = cell->traces_names ? Py_True : Py_False;
-    kernel_cell_free(cell);
-    glue_cell = id;
-    cellar_poll_reset();
-    conclude(enter("start", Py_BuildValue("(INO)", id, code, traces)), id, step);
+    struct beginning given = {NULL, cell, step};
+    take_step(start, &given, step);
+}
+
+struct delivery {
+    kernel_list_completion_t *completions;
+    kernel_step_t *step;
+};
+
+static void resume(void *argument) {
+    struct delivery given = *(struct delivery *)argument;
+    for (size_t i = 0; i < given.completions->len; i++) {
+        cellar_threads_deliver(&given.completions->ptr[i]);
+    }
+    PyObject *list = cellar_completions(given.completions);
+    kernel_list_completion_free(given.completions);
+    conclude(enter(RESUME, list != NULL ? Py_BuildValue("(N)", list) : NULL), 0, given.step);
 }
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
-    prepare_memory();
-    for (size_t i = 0; i < completions->len; i++) {
-        cellar_threads_deliver(&completions->ptr[i]);
-    }
-    PyObject *list = cellar_completions(completions);
-    kernel_list_completion_free(completions);
-    conclude(enter("resume", list != NULL ? Py_BuildValue("(N)", list) : NULL), 0, step);
+    struct delivery given = {completions, step};
+    take_step(resume, &given, step);
+}
+
+struct interruption {
+    kernel_cell_id_t cell;
+    kernel_stop_reason_t reason;
+    kernel_step_t *step;
+};
+
+static void interrupt(void *argument) {
+    struct interruption given = *(struct interruption *)argument;
+    conclude(enter(INTERRUPT, Py_BuildValue("(Ii)", given.cell, (int)given.reason)), given.cell, given.step);
 }
 
 void exports_kernel_interrupt(kernel_cell_id_t cell, kernel_stop_reason_t reason, kernel_step_t *step) {
-    prepare_memory();
-    conclude(enter("interrupt", Py_BuildValue("(Ii)", cell, (int)reason)), cell, step);
+    struct interruption given = {cell, reason, step};
+    take_step(interrupt, &given, step);
 }
 
-void exports_kernel_reset(void) {
-    prepare_memory();
-    PyObject *result = enter("reset", PyTuple_New(0));
+static void reset(void *unused) {
+    PyObject *result = enter(RESET, PyTuple_New(0));
     if (result == NULL) {
         give_up("the prelude cannot be reset");
     }
     Py_DECREF(result);
 }
 
+void exports_kernel_reset(void) {
+    do_now(reset, NULL);
+}
+
 /* --- For editors --- */
 
 /* An exception here is no one's concern: the answer is just empty. */
-static PyObject *ask(const char *name, PyObject *arguments) {
-    prepare_memory();
-    PyObject *result = enter_for(false, name, arguments);
+static PyObject *ask(enum entry_point point, PyObject *arguments) {
+    PyObject *result = enter_for(false, point, arguments);
     if (result == NULL) {
         PyErr_Clear();
         give_back();
@@ -460,11 +561,20 @@ static PyObject *ask(const char *name, PyObject *arguments) {
     return result;
 }
 
-void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *out) {
+struct question {
+    kernel_string_t *text;
+    uint32_t cursor;
+    void *answer;
+    bool has_answer;
+};
+
+static void complete(void *argument) {
+    struct question *question = argument;
+    kernel_completion_list_t *out = question->answer;
     memset(out, 0, sizeof *out);
-    out->start = out->end = cursor;
-    PyObject *result = ask("complete", Py_BuildValue("(NI)", cellar_text(code), cursor));
-    kernel_string_free(code);
+    out->start = out->end = question->cursor;
+    PyObject *result = ask(COMPLETE, Py_BuildValue("(NI)", cellar_text(question->text), question->cursor));
+    kernel_string_free(question->text);
     PyObject *items;
     if (result != NULL && PyArg_ParseTuple(result, "IIO!", &out->start, &out->end, &PyList_Type, &items)) {
         size_t count = (size_t)PyList_GET_SIZE(items);
@@ -480,10 +590,17 @@ void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_comp
     Py_XDECREF(result);
 }
 
-void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *out) {
+void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *out) {
+    struct question question = {code, cursor, out, false};
+    do_now(complete, &question);
+}
+
+static void is_complete(void *argument) {
+    struct question *question = argument;
+    kernel_completeness_t *out = question->answer;
     out->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_COMPLETE;
-    PyObject *result = ask("is_complete", Py_BuildValue("(N)", cellar_text(code)));
-    kernel_string_free(code);
+    PyObject *result = ask(IS_COMPLETE, Py_BuildValue("(N)", cellar_text(question->text)));
+    kernel_string_free(question->text);
     int tag;
     PyObject *indent;
     if (result != NULL && PyArg_ParseTuple(result, "iU", &tag, &indent)) {
@@ -493,6 +610,11 @@ void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *ou
     }
     PyErr_Clear();
     Py_XDECREF(result);
+}
+
+void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *out) {
+    struct question question = {code, 0, out, false};
+    do_now(is_complete, &question);
 }
 
 /* A bundle or None. */
@@ -507,15 +629,23 @@ static bool copy_optional_bundle(PyObject *result, kernel_mime_bundle_t *out) {
     return some;
 }
 
-bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_bundle_t *out) {
-    PyObject *arguments = Py_BuildValue("(NI)", cellar_text(code), cursor);
-    kernel_string_free(code);
-    return copy_optional_bundle(ask("inspect", arguments), out);
+static void inspect(void *argument) {
+    struct question *question = argument;
+    PyObject *arguments = Py_BuildValue("(NI)", cellar_text(question->text), question->cursor);
+    kernel_string_free(question->text);
+    question->has_answer = copy_optional_bundle(ask(INSPECT, arguments), question->answer);
 }
 
-void exports_kernel_variables(kernel_list_variable_t *out) {
+bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_bundle_t *out) {
+    struct question question = {code, cursor, out, false};
+    do_now(inspect, &question);
+    return question.has_answer;
+}
+
+static void variables(void *argument) {
+    kernel_list_variable_t *out = argument;
     memset(out, 0, sizeof *out);
-    PyObject *result = ask("variables", PyTuple_New(0));
+    PyObject *result = ask(VARIABLES, PyTuple_New(0));
     size_t count = result != NULL && PyList_Check(result) ? (size_t)PyList_GET_SIZE(result) : 0;
     out->ptr = count > 0 ? calloc(count, sizeof *out->ptr) : NULL;
     out->len = out->ptr != NULL ? count : 0;
@@ -533,8 +663,19 @@ void exports_kernel_variables(kernel_list_variable_t *out) {
     Py_XDECREF(result);
 }
 
+void exports_kernel_variables(kernel_list_variable_t *out) {
+    do_now(variables, out);
+}
+
+static void value(void *argument) {
+    struct question *question = argument;
+    PyObject *arguments = Py_BuildValue("(N)", cellar_text(question->text));
+    kernel_string_free(question->text);
+    question->has_answer = copy_optional_bundle(ask(VALUE, arguments), question->answer);
+}
+
 bool exports_kernel_value(kernel_string_t *name, kernel_mime_bundle_t *out) {
-    PyObject *arguments = Py_BuildValue("(N)", cellar_text(name));
-    kernel_string_free(name);
-    return copy_optional_bundle(ask("value", arguments), out);
+    struct question question = {name, 0, out, false};
+    do_now(value, &question);
+    return question.has_answer;
 }

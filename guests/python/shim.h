@@ -71,6 +71,8 @@ int cellar_poll_enable(int enable);
 PyObject *cellar_poll_set_classes(PyObject *module, PyObject *classes);
 /* The set of cells that have not ended. What is left over of others runs under number 0. */
 PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
+/* How many cells have not ended. */
+size_t cellar_poll_live_count(void);
 
 /* Stops code that runs for no cell after so many nanoseconds, as if its time were up; 0 lifts the limit. */
 void cellar_poll_limit(uint64_t nanoseconds);
@@ -98,10 +100,12 @@ extern struct cellar_poll_state cellar_poll_state;
 
 /* The cell that has started the running thread; 0 in the main thread. */
 uint32_t cellar_thread_cell(void);
+/* Whether the running thread is the only one. */
+bool cellar_thread_is_alone(void);
 /* Gives others a turn when the running thread has had its time. */
 void cellar_threads_take_turns(void);
-/* Lets others run until then; false when there are none. The interpreter lock is not held. */
-bool cellar_threads_sleep(uint64_t until);
+/* Lets others run until then, or the host. The interpreter lock is not held. */
+void cellar_threads_sleep(uint64_t until);
 /* Lets others run until a call has ended. False when the wait was cut short. */
 bool cellar_threads_call(uint64_t call, uint64_t until, kernel_completion_t *completion);
 /* Gives the end of a call to the thread that waits for it, if one does. */
@@ -110,7 +114,16 @@ bool cellar_threads_deliver(kernel_completion_t *completion);
 void cellar_threads_stop(uint32_t cell);
 /* Wakes the main thread, if it waits: a signal is to be handled there. */
 void cellar_threads_signal(void);
-/* Notes that the guest is entered, and whether it is for no cell: then nothing runs but the main thread. */
+/* Runs the work of an entry in a thread of the guest's own, so that the host gets its turn where that waits, if the entry may
+   return before. False when it has not ended: it goes on in later entries, and must not touch anything of this one. */
+bool cellar_visit(void (*work)(void *), void *argument, bool may_return);
+/* From here on the guest is entered by visits: it is baked. */
+void cellar_visits_begin(void);
+/* Called in the thread of a visit that is not the main one, as it begins and ends. */
+void cellar_note_visit(bool begins);
+/* Whether the entry that the running thread was made for has returned. */
+bool cellar_visit_is_over(void);
+/* Notes whether the entry is for no cell: then nothing runs but its own thread, which keeps the host waiting. */
 void cellar_threads_hold(bool hold);
 
 extern PyMethodDef cellar_thread_methods[];

@@ -10,6 +10,39 @@ static PyObject *is_alone(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(cellar_threads_are_settled());
 }
 
+/* thread_count(): how many threads of programs there are */
+static PyObject *thread_count(PyObject *module, PyObject *unused) {
+    return PyLong_FromLong(cellar_threads_count());
+}
+
+/* is_away(): whether the entry that this code ran for has returned, since it waited */
+static PyObject *is_away(PyObject *module, PyObject *unused) {
+    return PyBool_FromLong(cellar_visit_is_over());
+}
+
+/* cut_deadlock(): raises in cells that wait for what no thread can do any more; whether there were any */
+static PyObject *cut_deadlock(PyObject *module, PyObject *unused) {
+    return PyBool_FromLong(cellar_threads_cut_deadlock());
+}
+
+/* end_away(): has all that waits in an earlier entry raise SystemExit; how many there are */
+static PyObject *end_away(PyObject *module, PyObject *unused) {
+    long count = 0;
+    struct thread *thread;
+    for (int i = 0; (thread = cellar_thread_at(i)) != NULL; i++) {
+        if (!thread->is_away) {
+            continue;
+        }
+        count++;
+        if (thread->progress == WAITING) {
+            cellar_cut_short(thread, CUT_BY_END);
+        } else {
+            PyThreadState_SetAsyncExc((unsigned long)(uintptr_t)thread, PyExc_SystemExit);
+        }
+    }
+    return PyLong_FromLong(count);
+}
+
 /* raise_if_cut(): raises what a wait of this thread was cut short for, if it has ended otherwise before it could say so */
 static PyObject *raise_if_cut(PyObject *module, PyObject *unused) {
     if (cellar_thread_was_stopped()) {
@@ -141,6 +174,10 @@ static PyObject *take_lost(PyObject *module, PyObject *unused) {
 
 PyMethodDef cellar_thread_methods[] = {
     {"is_alone", is_alone, METH_NOARGS, NULL},
+    {"thread_count", thread_count, METH_NOARGS, NULL},
+    {"is_away", is_away, METH_NOARGS, NULL},
+    {"cut_deadlock", cut_deadlock, METH_NOARGS, NULL},
+    {"end_away", end_away, METH_NOARGS, NULL},
     {"raise_if_cut", raise_if_cut, METH_NOARGS, NULL},
     {"run_threads", run_threads, METH_NOARGS, NULL},
     {"take_completions", take_completions, METH_NOARGS, NULL},

@@ -5,8 +5,10 @@
    for a call, and, for code that does none of it, at a poll when it has had its time. The order depends on nothing but
    the guest's own state and the clocks, which the host records: a replay schedules in the same way.
 
-   The main thread is the one in which the host entered the guest, which is another one of the component model each time.
-   Threads do not end with an entry: they stand still until the next. */
+   What the host enters the guest for is a *visit*: it runs in a thread of the guest's own, and the thread in which the host
+   came in, the door, only waits for it. When all threads wait, the door returns to the host, and the visitor is *away*: it
+   goes on in a later entry, as every thread does. So a cell that sleeps or waits for a call holds up no other. The visitor
+   is the main thread, or another one as long as that is away. */
 #define Py_BUILD_CORE 1
 #include "shim.h"
 #include "threads.h"
@@ -28,8 +30,14 @@ ROOT("[thread-index]") uint32_t thread_index(void);
 ROOT("[thread-suspend-then-resume]") uint32_t thread_suspend_then_resume(uint32_t index);
 ROOT("[thread-resume-later]") void thread_resume_later(uint32_t index);
 
-/* Threads besides the main one. */
+/* Threads of programs. */
 #define THREADS_MAX 64
+/* Visitors that are away at a time. Where there are so many, a visitor that waits keeps the host waiting. */
+#define AWAY_MAX 32
+/* What of the main thread's stack is the door's. */
+#define DOOR_BYTES (64 << 10)
+/* Nanoseconds of a sleep that is not worth a way to the host and back. */
+#define NAP 1000000
 #define STRING(value) #value
 #define TEXT(value) STRING(value)
 
@@ -56,11 +64,23 @@ char *cellar_stack_end = (char *)STACK_LEFT;
 #define SLICE 5000000
 
 extern _Thread_local PyThreadState *_Py_tss_tstate;
+/* The upper end of the main stack, from the linker. */
+extern char __stack_high;
 
-struct thread cellar_main_thread = {.progress = RUNNING};
+struct thread cellar_main_thread = {.progress = RUNNING, .is_visitor = true};
 struct thread *cellar_running = &cellar_main_thread;
+/* The thread in which the host entered the guest. */
+static struct thread door;
+/* The visitor of this entry; NULL when it is away, and between entries. While the guest is baked there are no visits. */
+static struct thread *visitor = &cellar_main_thread;
+/* Whether the entry may return before it; whether it has ended. */
+static bool may_go_away, has_visit_ended;
+static int away_count;
+/* Set where a memory was restored that was captured while threads were alive, until the interpreter has heard of it. */
+static bool must_forget_lost;
 /* All others, those that are over included until somebody else runs. */
-static struct thread *others[THREADS_MAX + 1];
+static struct thread *others[THREADS_MAX + AWAY_MAX + 2];
+/* Threads that are alive besides the main one, with that when it is away. */
 static int others_count, alive;
 static uint64_t last_order;
 /* Threads that wait for a call. */
@@ -78,12 +98,28 @@ static int spares_count;
 static kernel_completion_t *undelivered;
 static size_t undelivered_count, undelivered_room;
 
-int cellar_thread_is_alone(void) {
+bool cellar_thread_is_alone(void) {
     return alive == 0;
 }
 
+int cellar_threads_count(void) {
+    return alive - away_count - (visitor != NULL && visitor != &cellar_main_thread ? 1 : 0);
+}
+
 uint32_t cellar_thread_cell(void) {
-    return cellar_running == &cellar_main_thread ? 0 : glue_cell;
+    return cellar_running->is_visitor ? 0 : glue_cell;
+}
+
+/* Whether the host can have its turn while the visitor waits. */
+static bool may_leave(void) {
+    return visitor != NULL && may_go_away && !is_held && !glue_baking;
+}
+
+/* Has the host keep room for the threads that are alive, and for the visitor of an entry while another one is away. */
+static bool keep_room(int more_alive, int more_away) {
+    int away = away_count + more_away;
+    uint32_t wanted = (uint32_t)(alive + more_alive + (away > 0 ? 1 : 0));
+    return cellar_kernel_control_threads(&wanted) >= wanted;
 }
 
 /* --- Stacks --- */
@@ -191,7 +227,7 @@ static struct thread *first_due(void) {
     struct thread *first = NULL;
     for (int i = 0; i <= others_count; i++) {
         struct thread *thread = cellar_thread_at(i);
-        bool waits = thread->progress == WAITING && thread->until != NEVER && (!is_held || thread == &cellar_main_thread);
+        bool waits = thread->progress == WAITING && thread->until != NEVER && (!is_held || thread == visitor);
         if (waits && (first == NULL || thread->until < first->until)) {
             first = thread;
         }
@@ -209,17 +245,21 @@ static uint64_t wake_due(uint64_t now) {
     return next != NULL ? next->until : NEVER;
 }
 
-/* The thread that has been ready for longest; NULL when none is. */
-static struct thread *first_ready(void) {
+/* The thread that has been ready for longest, but for one; NULL when none is. */
+static struct thread *first_ready_but(const struct thread *excluded) {
     struct thread *first = NULL;
     for (int i = 0; i <= others_count; i++) {
         struct thread *thread = cellar_thread_at(i);
-        bool may_run = thread->progress == READY && (!is_held || thread == &cellar_main_thread);
+        bool may_run = thread->progress == READY && thread != excluded && (!is_held || thread == visitor);
         if (may_run && (first == NULL || thread->order < first->order)) {
             first = thread;
         }
     }
     return first;
+}
+
+static struct thread *first_ready(void) {
+    return first_ready_but(NULL);
 }
 
 /* Whether a thread waits for this call, which it is then given the end of. */
@@ -258,9 +298,9 @@ static void set_aside(const kernel_completion_t *completion) {
     undelivered[undelivered_count++] = *completion;
 }
 
-/* All wait: the host has its turn. The cell in whose name it does is that of the main thread, which holds the guest. */
+/* All wait, and the guest is not left: the host waits within it, in the name of the visitor's cell. */
 static void let_host_wait(uint64_t until) {
-    uint32_t cell = cellar_main_thread.cell;
+    uint32_t cell = visitor != NULL ? visitor->cell : 0;
     cellar_stream_flush();
     if (callers == 0) {
         cellar_kernel_control_sleep_until(cell, until);
@@ -293,22 +333,45 @@ void cellar_threads_signal(void) {
     }
 }
 
+/* Makes those ready whose time has come, for a signal too; returns when the next one's comes. */
+static uint64_t wake_all(uint64_t now) {
+    uint64_t earliest = wake_due(now);
+    if (may_be_signalled()) {
+        earliest = cellar_alarm_before(earliest);
+        if (earliest <= now) {
+            cellar_stop_waiting(&cellar_main_thread);
+        }
+    }
+    return earliest;
+}
+
+/* Has the host go on while the visitor waits, unless there is no room for what that takes. */
+static bool leave(void) {
+    bool is_main = visitor == &cellar_main_thread;
+    if (!may_leave() || away_count == AWAY_MAX || !keep_room(is_main, 1)) {
+        return false;
+    }
+    visitor->is_away = true;
+    away_count++;
+    alive += is_main;
+    visitor = NULL;
+    has_visit_ended = false;
+    return true;
+}
+
 static struct thread *next_to_run(void) {
     for (;;) {
-        uint64_t now = cellar_kernel_control_monotonic_clock(), earliest = wake_due(now);
-        if (may_be_signalled()) {
-            earliest = cellar_alarm_before(earliest);
-            if (earliest <= now) {
-                cellar_stop_waiting(&cellar_main_thread);
-            }
-        }
+        uint64_t earliest = wake_all(cellar_kernel_control_monotonic_clock());
         struct thread *next = first_ready();
         if (next != NULL) {
             return next;
         }
-        bool awaits_call = is_held ? cellar_main_thread.call != 0 : callers > 0;
+        if (leave()) {
+            return &door;
+        }
+        bool awaits_call = is_held && visitor != NULL ? visitor->call != 0 : callers > 0;
         if (earliest == NEVER && !awaits_call) {
-            cellar_cut_short(&cellar_main_thread, CUT_BY_DEADLOCK);
+            cellar_cut_short(visitor != NULL ? visitor : &cellar_main_thread, CUT_BY_DEADLOCK);
         } else {
             let_host_wait(earliest);
         }
@@ -326,9 +389,6 @@ static void set_limits(const struct thread *me) {
 static __attribute__((noinline)) void switch_to(struct thread *next) {
     struct thread *me = cellar_running;
     if (next != me) {
-        if (me == &cellar_main_thread) {
-            me->index = thread_index();
-        }
         check_guard(me);
         me->stack_pointer = stack_pointer();
         me->error_number = errno;
@@ -362,45 +422,202 @@ void cellar_wait_for(const void *what, uint64_t until) {
     switch_to(next_to_run());
 }
 
-bool cellar_threads_sleep(uint64_t until) {
-    if (alive == 0) {
-        return false;
-    }
-    cellar_wait_for(&cellar_main_thread, until);
-    return true;
-}
-
-static void sleep_in_c(uint64_t until) {
-    if (!cellar_threads_sleep(until)) {
+void cellar_threads_sleep(uint64_t until) {
+    bool is_alone = alive == 0;
+    if (is_alone && (!may_leave() || until < cellar_kernel_control_monotonic_clock() + NAP)) {
         cellar_kernel_control_sleep_until(glue_cell, until);
+    } else {
+        cellar_wait_for(&cellar_main_thread, until);
     }
 }
 
 /* --- A thread's life --- */
 
-static __attribute__((noinline)) void live(void) {
-    cellar_running->run(cellar_running->argument);
-    check_guard(cellar_running);
-    cellar_running->progress = OVER;
-    uint32_t left = (uint32_t)--alive;
-    cellar_kernel_control_threads(&left);
-    struct thread *next = next_to_run();
+/* Notes that the running thread has ended, and gives the next one its turn. */
+static void end(void) {
+    struct thread *me = cellar_running;
+    check_guard(me);
+    bool is_main = me == &cellar_main_thread;
+    me->progress = is_main ? IDLE : OVER;
+    alive -= !is_main || me->is_away;
+    away_count -= me->is_away;
+    if (!is_main || me->is_away) {
+        keep_room(0, 0);
+    }
+    me->is_away = false;
+    has_visit_ended = me == visitor;
+    struct thread *next = has_visit_ended ? &door : next_to_run();
+    if (has_visit_ended) {
+        visitor = NULL;
+    }
     cellar_running = next;
     thread_resume_later(next->index);
+}
+
+static __attribute__((noinline)) void live(void) {
+    cellar_running->run(cellar_running->argument);
+    end();
 }
 
 /* Sets its stack first: it must have no frame of its own. */
 static void begin(void *argument) {
     set_stack_pointer(((struct thread *)argument)->stack_pointer);
-    _Py_tss_tstate = NULL;
+    _Py_tss_tstate = ((struct thread *)argument)->has_released ? NULL : ((struct thread *)argument)->state;
     glue_cell = ((struct thread *)argument)->cell;
-    cellar_poll_state = (struct cellar_poll_state){.enabled = 1};
-    cellar_guard_switch(false);
+    cellar_poll_state = (struct cellar_poll_state){.enabled = !((struct thread *)argument)->is_visitor};
+    cellar_guard_switch(((struct thread *)argument)->is_visitor);
     set_limits(argument);
     cellar_running->progress = RUNNING;
     turn_began = 0;
     bury();
     live();
+}
+
+/* Makes a thread with a stack of its own; NULL when there is no memory for it. */
+static struct thread *make_thread(void) {
+    struct thread *thread = calloc(1, sizeof *thread);
+    uint64_t *stack = new_stack();
+    if (thread == NULL || stack == NULL) {
+        free(thread);
+        free(stack);
+        return NULL;
+    }
+    thread->stack = stack;
+    thread->stack_pointer = (char *)stack + STACK_BYTES;
+    return thread;
+}
+
+static void add_thread(struct thread *thread) {
+    thread->index = thread_new_indirect(begin, thread);
+    alive++;
+    others[others_count++] = thread;
+}
+
+/* --- Visits --- */
+
+/* The work of the entry at hand. */
+struct work {
+    void (*run)(void *);
+    void *argument;
+};
+
+/* Makes the interpreter forget the threads that were lost, as in the child of a fork. */
+static void forget_lost(void) {
+    if (must_forget_lost) {
+        must_forget_lost = false;
+        bury();
+        _PyParkingLot_AfterFork();
+        PyInterpreterState_Get()->threads.count = 0;
+        _PyThreadState_DeleteList(_PyThreadState_RemoveExcept(PyThreadState_Get()));
+    }
+}
+
+/* Makes the interpreter's state of the main thread anew: its frames were lost with the stacks of a captured memory. */
+static void renew_main_state(void) {
+    PyInterpreterState *interpreter = PyInterpreterState_Main();
+    PyThreadState *state = PyThreadState_New(interpreter);
+    if (state == NULL) {
+        __builtin_trap(); /* `prepare_memory` has left room for it */
+    }
+    PyEval_RestoreThread(state);
+    _PyRuntime.main_tstate = state;
+}
+
+static void *visit_as_main(void *argument) {
+    struct work work = *(struct work *)argument;
+    struct thread *me = &cellar_main_thread;
+    if (me->state == NULL) {
+        renew_main_state();
+    } else if (me->has_released) {
+        PyEval_RestoreThread(me->state);
+    }
+    me->has_released = false;
+    forget_lost();
+    work.run(work.argument);
+    me->state = _Py_tss_tstate;
+    if (me->is_away) {
+        /* Another visitor is in the middle of its work. */
+        me->has_released = true;
+        PyEval_SaveThread();
+    }
+    return NULL;
+}
+
+static void *visit_instead(void *argument) {
+    struct work work = *(struct work *)argument;
+    PyThreadState *state = PyThreadState_New(PyInterpreterState_Main());
+    if (state == NULL) {
+        __builtin_trap(); /* `prepare_memory` has left room for it */
+    }
+    PyEval_RestoreThread(state);
+    state->c_recursion_remaining = cellar_thread_depth;
+    cellar_running->tasks = PyDict_New();
+    cellar_note_visit(true);
+    work.run(work.argument);
+    cellar_note_visit(false);
+    Py_CLEAR(cellar_running->tasks);
+    PyThreadState_Clear(state);
+    PyThreadState_DeleteCurrent();
+    return NULL;
+}
+
+PyObject *cellar_current_tasks(void) {
+    return cellar_running->tasks;
+}
+
+bool cellar_visit_is_over(void) {
+    return cellar_running->is_away;
+}
+
+/* Notes the threads that were alive in a memory that was captured: what the component model had of them is gone. */
+static void note_lost(void) {
+    if (alive == 0 || cellar_kernel_control_threads(NULL) > 0) {
+        return;
+    }
+    lost += alive;
+    alive = callers = away_count = 0;
+    for (int i = 0; i < others_count; i++) {
+        others[i]->progress = OVER;
+    }
+    must_forget_lost = true;
+    if (cellar_main_thread.is_away) {
+        cellar_main_thread = (struct thread){.progress = IDLE, .is_visitor = true};
+    }
+}
+
+bool cellar_visit(void (*run)(void *), void *argument, bool may_return) {
+    may_go_away = may_return;
+    struct work work = {run, argument};
+    note_lost();
+    bool is_main = !cellar_main_thread.is_away;
+    struct thread *thread = is_main ? &cellar_main_thread : make_thread();
+    if (thread == NULL) {
+        __builtin_trap(); /* `prepare_memory` has left room for it */
+    }
+    thread->run = is_main ? visit_as_main : visit_instead;
+    thread->argument = &work;
+    thread->is_visitor = true;
+    thread->cell = glue_cell;
+    if (is_main) {
+        thread->stack_pointer = &__stack_high - DOOR_BYTES;
+        thread->index = thread_new_indirect(begin, thread);
+    } else {
+        thread->is_given_up = true;
+        add_thread(thread);
+    }
+    visitor = cellar_running = thread;
+    glue_sleep = cellar_threads_sleep;
+    door.index = thread_index();
+    door.stack_pointer = stack_pointer();
+    thread_suspend_then_resume(thread->index);
+    set_stack_pointer(door.stack_pointer);
+    return has_visit_ended;
+}
+
+void cellar_visits_begin(void) {
+    cellar_main_thread.state = _Py_tss_tstate;
+    cellar_main_thread.progress = IDLE;
+    visitor = NULL;
 }
 
 const char *cellar_thread_refusal(void) {
@@ -415,35 +632,26 @@ static int refuse(const char *why) {
 int pthread_create(pthread_t *restrict created, const pthread_attr_t *restrict attributes, void *(*run)(void *),
                    void *restrict argument) {
     bury();
-    uint32_t wanted = (uint32_t)alive + 1;
     if (is_held || glue_baking) {
         return refuse("can't start new thread: no cell runs that it could belong to");
     }
-    if (wanted > THREADS_MAX) {
+    if (cellar_threads_count() == THREADS_MAX) {
         return refuse("can't start new thread: at most " TEXT(THREADS_MAX) " threads can be alive at once in this sandbox; "
                       "join some first, or hand the work to ThreadPoolExecutor(max_workers=...)");
     }
-    struct thread *thread = calloc(1, sizeof *thread);
-    uint64_t *stack = new_stack();
-    if (thread == NULL || stack == NULL) {
-        free(thread);
-        free(stack);
+    struct thread *thread = make_thread();
+    if (thread == NULL) {
         return refuse("can't start new thread: there is no memory for its stack");
     }
-    if (cellar_kernel_control_threads(&wanted) < wanted) {
+    if (!keep_room(1, 0)) {
+        free_stack(thread->stack);
         free(thread);
-        free_stack(stack);
         return refuse("can't start new thread: too many threads of all sessions are alive on this host");
     }
-    thread->stack = stack;
-    thread->stack_pointer = (char *)stack + STACK_BYTES;
     thread->run = run;
     thread->argument = argument;
     thread->cell = cellar_current_cell();
-    thread->index = thread_new_indirect(begin, thread);
-    alive++;
-    glue_sleep = sleep_in_c;
-    others[others_count++] = thread;
+    add_thread(thread);
     make_ready(thread);
     *created = (pthread_t)thread;
     return 0;
@@ -487,6 +695,11 @@ int pthread_attr_destroy(pthread_attr_t *attributes) {
 }
 
 /* --- For the shim and the prelude --- */
+
+int cellar_lock_is_hopeless(int64_t timeout) {
+    bool others_may = alive > 0 || (may_leave() && cellar_poll_live_count() > 1);
+    return !others_may && (timeout < 0 || !may_leave());
+}
 
 int cellar_thread_was_stopped(void) {
     enum cut why = cellar_running->cut;
@@ -543,29 +756,31 @@ bool cellar_threads_call(uint64_t call, uint64_t until, kernel_completion_t *com
 
 void cellar_threads_hold(bool hold) {
     is_held = hold;
-    if (alive == 0 || cellar_kernel_control_threads(NULL) > 0) {
-        return;
-    }
-    /* This memory was captured while they were alive, and what the component model had of them is gone. */
-    lost += alive;
-    alive = callers = 0;
-    for (int i = 0; i < others_count; i++) {
-        others[i]->progress = OVER;
-    }
-    bury();
-    /* As in the child of a fork. */
-    _PyParkingLot_AfterFork();
-    PyInterpreterState_Get()->threads.count = 0;
-    _PyThreadState_DeleteList(_PyThreadState_RemoveExcept(PyThreadState_Get()));
 }
 
 bool cellar_threads_are_settled(void) {
     return alive == 0 && lost == 0 && undelivered_count == 0 && cellar_main_thread.cut == NOT_CUT;
 }
 
+bool cellar_threads_cut_deadlock(void) {
+    bool any = false;
+    struct thread *thread;
+    if (callers > 0 || first_due() != NULL || first_ready() != NULL || cellar_alarm_before(NEVER) != NEVER) {
+        return false;
+    }
+    for (int i = 0; (thread = cellar_thread_at(i)) != NULL; i++) {
+        if (thread->is_away && thread->progress == WAITING) {
+            cellar_cut_short(thread, CUT_BY_DEADLOCK);
+            any = true;
+        }
+    }
+    return any;
+}
+
 uint64_t cellar_threads_run(void) {
-    uint64_t earliest = wake_due(cellar_kernel_control_monotonic_clock());
-    struct thread *next = first_ready();
+    /* One that is away is run by the visitor, which has its turn when this one has not. */
+    uint64_t earliest = wake_all(cellar_kernel_control_monotonic_clock());
+    struct thread *next = first_ready_but(visitor);
     if (next == NULL) {
         return earliest;
     }
@@ -577,8 +792,8 @@ uint64_t cellar_threads_run(void) {
         /* They may have begun to watch this thread. */
         cellar_guard_hold();
     }
-    earliest = wake_due(cellar_kernel_control_monotonic_clock());
-    return first_ready() != NULL ? 0 : earliest;
+    earliest = wake_all(cellar_kernel_control_monotonic_clock());
+    return first_ready_but(visitor) != NULL ? 0 : earliest;
 }
 
 kernel_list_completion_t cellar_threads_take_completions(void) {

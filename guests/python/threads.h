@@ -10,7 +10,8 @@
 
 #define NEVER UINT64_MAX
 
-enum progress { RUNNING, READY, WAITING, OVER };
+/* IDLE is the main thread alone, between visits. */
+enum progress { RUNNING, READY, WAITING, OVER, IDLE };
 
 /* Why a wait was cut short. */
 enum cut { NOT_CUT, CUT_BY_STOP, CUT_BY_DEADLOCK, CUT_BY_END };
@@ -26,6 +27,14 @@ struct thread {
     void *argument;
     /* Nobody will join it any more. */
     bool is_given_up;
+    /* Runs what the host entered the guest for: see `cellar_visit`. */
+    bool is_visitor;
+    /* The entry that it was made for has returned; it goes on in later ones. */
+    bool is_away;
+    /* The main thread ended its last visit without the interpreter lock. */
+    bool has_released;
+    /* Current tasks of asyncio loops, in a visitor besides the main thread. */
+    PyObject *tasks;
     /* The condition, or whatever else it waits for, and until when. */
     const void *waits_for;
     uint64_t until;
@@ -58,12 +67,16 @@ extern struct thread *cellar_running;
 struct thread *cellar_thread_at(int i);
 /* The one that `threading.get_ident` names so, unless it is over. Not the main thread. */
 struct thread *cellar_thread_find(uintptr_t ident);
+/* Ends the waits of visitors that nothing else can end: nothing is ready, due or called. Whether there were any. */
+bool cellar_threads_cut_deadlock(void);
 /* Lets others run until something stops the wait. The interpreter lock is not held. */
 void cellar_wait_for(const void *what, uint64_t until);
 void cellar_stop_waiting(struct thread *thread);
 /* Cuts the wait of a thread short, if it waits. */
 void cellar_cut_short(struct thread *thread, enum cut why);
 
+/* Threads of programs that are alive. */
+int cellar_threads_count(void);
 /* Whether there is no other thread, none was lost, none has stopped with its cell, and the prelude has seen the ends of all
    calls. */
 bool cellar_threads_are_settled(void);

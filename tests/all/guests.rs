@@ -45,4 +45,5 @@ mod strangers;
 mod tables;
 mod terminal;
 mod threads;
+mod turns;
 mod urls;

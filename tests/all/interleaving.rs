@@ -19,25 +19,30 @@ use crate::{
 /// The tool `wait` answers when it is let; an agent runs its prompt in the session of its caller, but for `hold`,
 /// which waits like the tool.
 #[derive(Clone)]
-struct Gate(Arc<Semaphore>);
+pub(crate) struct Gate(Arc<Semaphore>, Language);
 
 impl Gate {
     fn closed() -> Gate {
-        Gate(Arc::new(Semaphore::new(0)))
+        Gate::of(Language::Probe)
     }
 
-    fn let_through(&self, calls: usize) {
+    /// A closed gate whose agents run cells of a language.
+    pub(crate) fn of(language: Language) -> Gate {
+        Gate(Arc::new(Semaphore::new(0)), language)
+    }
+
+    pub(crate) fn let_through(&self, calls: usize) {
         self.0.add_permits(calls);
     }
 
-    fn session(&self, host: &Host, limits: Limits) -> Session {
+    pub(crate) fn session(&self, host: &Host, limits: Limits) -> Session {
         open(host, SessionConfig { bridges: Arc::new(self.clone()), limits, ..SessionConfig::default() })
     }
 }
 
 impl Bridges for Gate {
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
-        let gate = self.0.clone();
+        let Gate(gate, language) = self.clone();
         let passed = async move {
             gate.acquire().await.expect("open").forget();
             Ok(Response::Json("7".to_owned()))
@@ -49,7 +54,7 @@ impl Bridges for Gate {
                 let prompt = agent.prompt.clone();
                 Box::pin(async move {
                     let session = caller.session.for_agent(caller.depth + 1);
-                    let run = session.run(vec![Cell::new(Language::Probe, prompt)]).expect("a run");
+                    let run = session.run(vec![Cell::new(language, prompt)]).expect("a run");
                     Ok(Response::Text(run.collect_result().await.text()))
                 })
             }
@@ -62,7 +67,7 @@ impl Bridges for Gate {
 }
 
 /// Reads a run until one of its calls is under way.
-async fn until_it_calls(run: &mut Run) {
+pub(crate) async fn until_it_calls(run: &mut Run) {
     while let Some(event) = run.next().await {
         if matches!(event.kind, EventKind::CallStarted { .. }) {
             return;

@@ -88,6 +88,7 @@ def _fresh_names():
 
 
 start = cells.start
+go_on = cells.go_on
 interrupt = cells.interrupt
 recover = cells.recover
 complete = editor.complete
@@ -155,6 +156,11 @@ def _warm_up(sources):
     failed = [(source, outcome) for source in sources for _, outcome in cells.start(0, source)[0] if outcome]
     cells.forget_cells(_fresh_names())
     return failed
+
+
+def note_visit(begins):
+    """Begins, or ends, the work of a thread that stands in for the main one, which is away."""
+    threads.note_visit(begins, cells.loop)
 
 
 def resume(completions):

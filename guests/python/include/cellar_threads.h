@@ -4,12 +4,15 @@
 
 #include <stdint.h>
 
-/* Whether the main thread is the only one. */
-int cellar_thread_is_alone(void);
+/* Whether nobody is there who could release a lock that a thread would wait for, with nanoseconds or -1. */
+int cellar_lock_is_hopeless(int64_t timeout);
 
-/* Called where the only thread would wait for a lock that is held, with nanoseconds or -1: the time passes, or an
-   exception says that nobody will release it. Returns a PyLockStatus. */
+/* Called instead of such a wait: the time passes, or an exception says that nobody will release it. Returns a
+   PyLockStatus. */
 int cellar_wait_for_lock(int64_t timeout);
+
+/* The current tasks of loops in the running thread, borrowed; NULL where they are the interpreter's. */
+struct _object *cellar_current_tasks(void);
 
 /* Whether the wait of this thread was cut short, with the exception set that says why. */
 int cellar_thread_was_stopped(void);

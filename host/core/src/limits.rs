@@ -92,8 +92,9 @@ pub const CHANNELS_BYTES_MAX: usize = 64 << 20;
 pub const PROCESS_COUNTS_MAX: usize = 1_024;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.
 pub const CELLS_LIVE_MAX: usize = 64;
-/// Threads of a kernel besides its first.
-pub const KERNEL_THREADS_MAX: u32 = 64;
+/// Threads of a kernel besides its first: 64 of programs, 32 of cells that wait in the middle of their code, and one for the next
+/// entry.
+pub const KERNEL_THREADS_MAX: u32 = 97;
 /// Threads of all kernels of a host, of which each takes a stack of the pool: the address space is reserved beforehand, and
 /// a guard page is made for each.
 pub const HOST_THREADS_MAX: u32 = 1_024;

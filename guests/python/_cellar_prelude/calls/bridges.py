@@ -32,6 +32,11 @@ def complete(number, ok, answer):
         future.set_exception(CallError(*answer))
 
 
+def are_pending():
+    """Whether the answers of calls are awaited."""
+    return bool(_pending)
+
+
 def forget_calls():
     """Gives up all calls."""
     for number in list(_pending):

@@ -164,18 +164,6 @@ def awaitable_form(function):
     return call
 
 
-def carried_form(function):
-    """What a rewritten call of a function that may ask a model or an agent calls, to be awaited."""
-    form = waiting_form(function)
-    if form is not None:
-        return form
-
-    async def call(*args, **kwargs):
-        return await carry.run(function, args, kwargs)
-
-    return call
-
-
 def awaited_form(function):
     """What `await f(...)` calls instead of `f`."""
     return function.aio if isinstance(function, _AWAITABLE) else function

@@ -3,9 +3,8 @@
 At the top level of a cell `tool.x(...)` becomes `await aio(tool.x)(...)`; `await tool.x(...)` becomes
 `await aio(tool.x)(...)` in async functions too; and in the lambdas given to `parallel` and `pipeline` a call becomes
 `yield aio(tool.x)(...)`, with the lambda run as a coroutine. Functions at the top level that make such calls get a second
-form in the same way, which `parallel` and `pipeline` use; calls of such functions in lambdas and second forms wait, too.
-Functions whose code asks models or agents are known by name (`carry`), and a call that may lead to one is awaited at the top
-level, too. Whether the name still means a bridge is seen when the call is made. Every new node has the place of the call it stands
+form in the same way, which `parallel` and `pipeline` use; calls of such functions at the top level, in lambdas and in second
+forms wait, too. Whether the name still means a bridge is seen when the call is made. Every new node has the place of the call it stands
 for, so that tracebacks stay true.
 """
 
@@ -15,7 +14,7 @@ import copy
 import inspect
 import re
 
-from _cellar_prelude.calls import carry, connectors, pools
+from _cellar_prelude.calls import connectors, pools
 
 _NAMES = frozenset({"llm", "agent", "parallel", "pipeline", "input"})
 # A cell without these words is compiled as it is.
@@ -27,7 +26,6 @@ _AWAIT = "__cellar_await__"
 _LAMBDA = "__cellar_lambda__"
 _FORM = "__cellar_form__"
 _FUNCTION = "__cellar_function__"
-_CARRY = "__cellar_carry__"
 
 
 def _as_coroutine(function):
@@ -69,14 +67,28 @@ for name, helper in {
     _LAMBDA: _as_coroutine,
     _FORM: _forms.append,
     _FUNCTION: _join,
-    _CARRY: pools.carried_form,
 }.items():
     setattr(builtins, name, helper)
 
 
+# Finds any of the names of functions with a second form in a source: a list of one, which stays bound.
+_patterns = []
+# Names of functions with a second form, of which so many are kept.
+_names = set()
+_NAMES_MAX = 1000
+
+
+def forget():
+    """Forgets the functions of cells."""
+    _names.clear()
+    _patterns.clear()
+
+
 def needed(source):
-    """Whether a cell may call a bridge, or a function that asks one."""
-    return _MENTIONED.search(source) is not None or connectors.is_mentioned(source) or carry.is_mentioned(source)
+    """Whether a cell may call a bridge, or a function that does."""
+    if _MENTIONED.search(source) is not None or connectors.is_mentioned(source):
+        return True
+    return bool(_patterns) and _patterns[0].search(source) is not None
 
 
 def _is_bridge(function):
@@ -144,7 +156,6 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node):
         bridge = _is_bridge(node.func)
         gathered = self.place == "gathered"
-        asks = not gathered and self.way is not None and not bridge and carry.asks(node)
         name = _name_of(node.func)
         inner = None
         if name in ("parallel", "pipeline") and bridge and (gathered or self.way):
@@ -155,16 +166,15 @@ class _Rewriter(ast.NodeTransformer):
         node.args = self._within(node.args, place=inner)
         for keyword in node.keywords:
             keyword.value = self._within(keyword.value, place=inner)
-        form = self.way == "yield" and name in self.known and isinstance(node.func, ast.Name)
-        if not bridge and not form and not asks:
+        form = self.way is not None and name in self.known and isinstance(node.func, ast.Name)
+        if not bridge and not form:
             return node
         if gathered:
             return self._wrap(node, _AWAIT)
-        helper = _CARRY if asks and not form else _CALL
         if self.way == "await":
-            return ast.copy_location(ast.Await(self._wrap(node, helper)), node)
+            return ast.copy_location(ast.Await(self._wrap(node, _CALL)), node)
         if self.way == "yield":
-            return ast.copy_location(ast.Yield(self._wrap(node, helper)), node)
+            return ast.copy_location(ast.Yield(self._wrap(node, _CALL)), node)
         return node
 
     def visit_Await(self, node):
@@ -251,8 +261,10 @@ def _yields(function):
 
 def rewrite(tree, names):
     """Rewrites a cell's tree in place, given the names that cells have bound; says whether anything was changed."""
-    carry.learn(tree)
     known = {name for name, value in names.items() if pools.waiting_form(value) is not None}
     rewriter = _Rewriter(known)
     rewriter.visit(tree)
+    if len(known) + len(_names) <= _NAMES_MAX and not known <= _names:
+        _names.update(known)
+        _patterns[:] = [re.compile(r"\b(?:%s)\b" % "|".join(map(re.escape, sorted(_names))))]
     return rewriter.changed

@@ -9,7 +9,7 @@ import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude.calls import carry, rewrite
+from _cellar_prelude.calls import bridges, rewrite
 from _cellar_prelude.cells import binding, threads
 from _cellar_prelude.notebook import display, habits, history, ipython, magics
 from _cellar_prelude.notebook.history import file_name
@@ -39,17 +39,24 @@ _first_names = {}
 _tasks = {}
 
 
+class _Shared:
+    __slots__ = ("context", "occupant")
+
+    def __init__(self):
+        self.context, self.occupant = contextvars.copy_context(), 0
+
+
 def renew():
     """Makes anew what every cell writes to, at the end of baking; see `history.renew`."""
-    global live, _finished, _context
+    global live, _finished, _shared
     # Numbers of the cells that have not ended. The native poll reads it.
     live = set()
     _cellar.set_live_cells(live)
     # What ended since the host last heard of it: (cell, outcome).
     _finished = []
-    # Synchronous cells run in one context, so that what they set in context variables stays. By itself, for whoever finds a list
-    # that holds it may empty that.
-    _context = contextvars.copy_context()
+    # The context of synchronous cells, which is one, so that what they set in context variables stays, and the cell whose code
+    # runs, or waits, in it. In an object of its own, which no list holds that somebody may empty.
+    _shared = _Shared()
 
 
 renew()
@@ -180,7 +187,7 @@ def display_hook(value):
 
 
 def _run_now(cell, body, last, silenced):
-    """Runs code without awaits. The context is the one that all such cells share."""
+    """Runs code without awaits."""
     _cellar.cell.set(cell)
     if body is not None:
         _cellar.run(body, names)
@@ -244,7 +251,7 @@ def _end(cell, outcome):
     """Notes that a cell ended."""
     if outcome is not None:
         if show_left is not None:
-            _context.run(_in_cell, cell, _show_left_of_failed)
+            _shared.context.copy().run(_in_cell, cell, _show_left_of_failed)
         magics.end(cell)
     binding.end(cell, names, outcome is None)
     live.discard(cell)
@@ -253,14 +260,30 @@ def _end(cell, outcome):
     _finished.append((cell, outcome))
 
 
-def _spread(context):
-    """Takes over what a cell that awaited set in context variables."""
+# Cells that wait in a context that was the one of synchronous cells when they began, with a copy of when it was that last.
+_displaced = {}
+
+
+def _free_context():
+    """The context of synchronous cells, without any code in it: one that waits there goes on in one of its own."""
+    if _shared.occupant:
+        _displaced[_shared.occupant] = _shared.context.copy()
+        _shared.context, _shared.occupant = _shared.context.copy(), 0
+    return _shared.context
+
+
+def _spread(context, before):
+    """Takes over what a cell set in context variables, given its context and what that was before."""
+    shared = _free_context()
     for variable, value in context.items():
-        if variable is not _cellar.cell and _context.get(variable) is not value:
-            _context.run(variable.set, value)
+        if variable is not _cellar.cell and before.get(variable, _unset) is not value:
+            shared.run(variable.set, value)
 
 
-def _task_done(cell, context, task):
+_unset = object()
+
+
+def _task_done(cell, context, before, task):
     """A cell that awaited has ended."""
     _cellar.enable_stop(False)
     if cell not in live:
@@ -271,7 +294,7 @@ def _task_done(cell, context, task):
     if cell in _stopping and not _cellar.is_alone():
         # While the cell is live, so that they are told why.
         threads.stop(cell)
-    _spread(context)
+    _spread(context, before)
     if task.cancelled():
         _end(cell, faults.describe(_cancelled.pop(cell, None) or asyncio.CancelledError(), file_name(cell)))
         return
@@ -305,13 +328,14 @@ _cancelled = {}
 
 
 def _start_task(cell, body, last, silenced):
-    context = _context.copy()
+    before = _shared.context.copy()
+    context = before.copy()
     context.run(_cellar.cell.set, cell)
     coroutine = _cancellable(cell, body, last, silenced)
     # Not by the loop, whose tasks cells may have made by a function of their own.
     task = _Task(coroutine, loop=loop, name=file_name(cell), context=context)
     _tasks[cell] = task
-    task.add_done_callback(lambda done: _task_done(cell, context, done), context=context)
+    task.add_done_callback(lambda done: _task_done(cell, context, before, done), context=context)
 
 
 # What compiling raises because of the source.
@@ -370,6 +394,7 @@ def mend():
 def start(cell, source, traces_names=False):
     """Runs a cell until it ends or waits; then whatever else can go on."""
     filename = file_name(cell)
+    context = _free_context() if _shared.occupant else _shared.context
     live.add(cell)
     # By lines: a warning of another cell's line of the same number is another one.
     names.pop("__warningregistry__", None)
@@ -385,11 +410,12 @@ def start(cell, source, traces_names=False):
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
             _safely(_start_task, cell, body, last, silenced)
         else:
-            _context.run(_run_now, cell, body, last, silenced)
+            _shared.occupant = cell
+            context.run(_run_now, cell, body, last, silenced)
             if _cellar.is_alone():
                 _end(cell, None)
             else:
-                _end_with_threads(cell, None)
+                _end_with_threads(cell, None, context)
     except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
         _cellar.enable_stop(False)
         if isinstance(error, _NO_MEMORY):
@@ -398,14 +424,18 @@ def start(cell, source, traces_names=False):
         if _cellar.is_alone():
             _end(cell, _outcome(cell, error))
         else:
-            _end_with_threads(cell, error)
+            _end_with_threads(cell, error, context)
         error = None
+    if _shared.occupant == cell:
+        _shared.occupant = 0
+    elif cell in _displaced:
+        _spread(context, _displaced.pop(cell))
     return go_on()
 
 
-def _end_with_threads(cell, error):
+def _end_with_threads(cell, error, context):
     """The end of a cell that may have threads."""
-    error = threads.settle(cell, error, _context.run)
+    error = threads.settle(cell, error, context.run)
     _end(cell, None if error is None else _outcome(cell, error))
 
 
@@ -424,10 +454,15 @@ def fail(cell, error):
 
 
 def go_on():
-    """Runs what is ready; says what ended and when the guest wants to be entered again."""
+    """Runs what is ready; says what ended and when the guest wants to be entered again. None when the entry has returned."""
     try:
         loop.drain(_check_live)
-        wake_at = loop.wake_at() if _cellar.is_alone() else threads.take_turns(loop, _check_live, live)
+        if _cellar.is_alone():
+            wake_at = loop.wake_at()
+        else:
+            wake_at = _go_on_with_threads()
+            if _cellar.is_away():
+                return None
     except MemoryError as error:
         _cellar.release_reserve()
         _drop_tasks(error)
@@ -435,6 +470,13 @@ def go_on():
     finished = _finished[:]
     _finished.clear()
     return finished, wake_at
+
+
+def _go_on_with_threads():
+    wake_at = threads.take_turns(loop, _check_live, live)
+    while wake_at is None and not bridges.are_pending() and not _cellar.is_away() and _cellar.cut_deadlock():
+        wake_at = threads.take_turns(loop, _check_live, live)
+    return wake_at
 
 
 def _drop_tasks(error):
@@ -455,17 +497,22 @@ def _check_live():
 
 
 def stop(cell, reason):
-    """Cancels what a cell that waits awaits; it ends when that has unwound."""
+    """Ends the wait of a cell: what it awaits is cancelled, and what waits in its code raises."""
     task = _tasks.get(cell)
+    _stopping[cell] = reason
+    _cellar.note_stop()
+    _cellar.stop_threads(cell)
     if task is not None:
-        _stopping[cell] = reason
-        _cellar.note_stop()
-        _cellar.stop_threads(cell)
         task.cancel()
 
 
 def interrupt(cell, reason):
     """Stops a cell that waits; the others go on. A cell that swallows the cancellation again and again is given up."""
+    if cell not in _tasks:
+        # It waits in the middle of its code. What that does on its way out may take the grace.
+        stop(cell, reason)
+        threads.stop_away(cell, live.__contains__)
+        return go_on()
     for _ in range(3):
         stop(cell, reason)
         if not _cellar.is_alone():
@@ -537,7 +584,7 @@ def forget_cells(fresh_names):
     """Forgets what cells bound and showed."""
     history.forget()
     binding.forget()
-    carry.forget()
+    rewrite.forget()
     display.forget_formatters()
     habits.forget()
     for name in ("last_type", "last_value", "last_exc", "last_traceback"):
@@ -551,7 +598,6 @@ def forget_cells(fresh_names):
 
 def reset(fresh_names, baked_modules):
     """Forgets names, tasks and modules of the session."""
-    global _context
     if not _cellar.is_alone():
         threads.end_all()
     for task in asyncio.all_tasks(loop):
@@ -568,4 +614,5 @@ def reset(fresh_names, baked_modules):
     for name in list(sys.modules):
         if name not in baked_modules:
             del sys.modules[name]
-    _context = contextvars.copy_context()
+    _shared.context, _shared.occupant = contextvars.copy_context(), 0
+    _displaced.clear()

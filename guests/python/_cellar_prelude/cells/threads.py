@@ -4,6 +4,7 @@ A daemon thread is not waited for. When its cell has ended it is held: it goes o
 is lost when the kernel must give its memory back. A worker of an executor ends with its cell when it has nothing to do.
 """
 
+import asyncio
 import concurrent.futures.thread as executors
 import queue
 import sys
@@ -79,7 +80,8 @@ def settle(cell, error, run):
                 for thread in waited:
                     # Nobody is left who could release what it waits for.
                     _cellar.end_thread(thread.ident)
-        _finish_turns()
+        if _cellar.thread_count():
+            _finish_turns()
         # The last of them may have ended before this one heard that the cell must stop.
         run(_cellar.raise_if_cut)
     except CellStopped as stop:
@@ -131,6 +133,21 @@ def take_turns(loop, check, live):
             return 0
 
 
+def note_visit(begins, loop):
+    """Makes the loop that of a thread which does the work of the main one, as long as it lives."""
+    if begins:
+        asyncio.events._set_running_loop(loop)
+    else:
+        _active.pop(threading.get_ident(), None)
+
+
+def stop_away(cell, is_live):
+    """Has the code of a cell run that was told to stop where it waited, as long as that takes it no time."""
+    for _ in range(_TURNS_TO_END):
+        if not is_live(cell) or _cellar.run_threads() != 0:
+            return
+
+
 def stop(cell):
     """Lets the threads of a cell end that must stop. Those that will not are told to exit whenever they run."""
     for _ in range(_TURNS_TO_END):
@@ -161,7 +178,7 @@ def end_all():
     """Ends all threads; those that will not end are held for ever."""
     for _ in range(_TURNS_TO_END):
         idents = [ident for ident in list(_active) if _cellar.thread_cell(ident) is not None]
-        if not idents:
+        if not _cellar.end_away() and not idents:
             break
         for ident in idents:
             _cellar.end_thread(ident)

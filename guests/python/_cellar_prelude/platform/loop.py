@@ -262,6 +262,9 @@ class ReactorLoop(_Base):
         start = checked = time.monotonic()
         while ready:
             for _ in range(len(ready)):
+                if not ready:
+                    # This thread has waited in a callback, and another one has gone on with the loop.
+                    break
                 handle = ready.popleft()
                 if not handle._cancelled:
                     self._run_handle(handle)

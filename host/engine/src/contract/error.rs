@@ -97,8 +97,8 @@ pub enum Error {
 
     /// A state with threads cannot be captured.
     #[error(
-        "the {} kernel has {count} {}, which no snapshot can hold: join them, or end them, first", language.title(),
-        if *count == 1 { "thread" } else { "threads" }
+        "the {} kernel has threads, or code that waits in the middle of a function, which no snapshot can hold: join or end \
+         those threads first, and await calls: `await ….aio(…)`", language.title()
     )]
     Threads { language: Language, count: u32 },
 

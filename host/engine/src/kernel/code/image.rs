@@ -76,9 +76,10 @@ pub(crate) fn threads_max(kernels_max: u32) -> u32 {
     kernels_max.saturating_mul(THREADS_OF_KERNEL_MEAN).clamp(KERNEL_THREADS_MAX, HOST_THREADS_MAX)
 }
 
-/// The native stacks of an engine with room for `kernels_max` kernels that may have threads.
+/// The native stacks of an engine with room for `kernels_max` kernels that may have threads. An entry takes two: its work has one
+/// of its own, so that it can stand still when the entry returns.
 fn stacks_max(kernels_max: u32) -> u32 {
-    kernels_max.saturating_add(threads_max(kernels_max)).saturating_add(STACKS_LEFT)
+    kernels_max.saturating_mul(2).saturating_add(threads_max(kernels_max)).saturating_add(STACKS_LEFT)
 }
 
 /// State that code polls to learn that it must stop.
