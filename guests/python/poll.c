@@ -110,7 +110,7 @@ static int begins_with_any(const char *file, const char *const *starts, size_t c
 
 /* Whether the innermost Python frame belongs to that machinery: an exception there would lose a callback or a task instead
    of ending what it runs. */
-static int in_machinery(void) {
+int cellar_poll_in_machinery(void) {
     PyFrameObject *frame = PyEval_GetFrame();
     if (frame == NULL) {
         return 1;
@@ -162,7 +162,7 @@ static PyObject *ask(void) {
     if (class == NULL || now - cellar_poll_state.last_raise < RAISE_INTERVAL) {
         return NULL;
     }
-    if (in_machinery()) {
+    if (cellar_poll_in_machinery()) {
         /* The user's code is near: look again at once. */
         cellar_poll_countdown = COUNTDOWN_MIN;
         return NULL;

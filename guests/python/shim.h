@@ -71,6 +71,9 @@ int cellar_poll_enable(int enable);
 PyObject *cellar_poll_set_classes(PyObject *module, PyObject *classes);
 /* The set of cells that have not ended. What is left over of others runs under number 0. */
 PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
+/* Whether the running code is the machinery around that of cells, which is neither stopped nor switched away from: what it notes it
+   notes whole. */
+int cellar_poll_in_machinery(void);
 /* How many cells have not ended. */
 size_t cellar_poll_live_count(void);
 

@@ -728,7 +728,7 @@ void cellar_threads_take_turns(void) {
     if (turn_began == 0) {
         turn_began = now;
     }
-    if (now - turn_began < SLICE) {
+    if (now - turn_began < SLICE || cellar_poll_in_machinery()) {
         return;
     }
     turn_began = now;

@@ -92,10 +92,11 @@ fn a_waiting_cell_that_the_host_ended_ends_there_again() {
         let (_folder, file) = place();
         let session = host().session(recorded(&file)).expect("a session");
         let mut waiting = Cell::new(Language::Python, "import asyncio\nprint('waits')\nawait asyncio.sleep(1000)");
-        waiting.timeout = Some(Duration::from_secs(4));
+        waiting.timeout = Some(Duration::from_secs(1));
         let waiting = session.run(vec![waiting]).expect("a run").collect::<Vec<Event>>();
-        let computing =
-            events(&session, Language::Python, "import time\ntime.sleep(8)\nprint('computed', time.time_ns())");
+        let computes = "for _ in range(200_000_000):\n    pass\nimport time\nprint('computed', time.time_ns())";
+        let computing = Cell { timeout: Some(Duration::from_secs(600)), ..Cell::new(Language::Python, computes) };
+        let computing = session.run(vec![computing]).expect("a run").collect::<Vec<Event>>();
         let (waited, computed) = tokio::join!(waiting, computing);
         session.end_recording().expect("a recording");
         drop(session);

@@ -344,6 +344,7 @@ impl Reactor {
         if self.link.closing.load(Ordering::Relaxed) {
             return Wake::Close;
         }
+        self.note_threads();
         let may_sleep = self.may_sleep();
         let is_short = may_sleep && self.setting.sweep.is_short(self.link.resident.claim);
         if may_sleep && (self.link.resident.is_sleep_wanted() || (is_short && self.had_its_turn())) {

@@ -67,6 +67,8 @@ pub(super) struct Rest {
     captured_bytes: Option<u64>,
     /// Time before which it does not try to hibernate again.
     sleepless_until: Option<Instant>,
+    /// It is so because threads work for its cells.
+    awaits_threads: bool,
 }
 
 impl Rest {
@@ -83,6 +85,7 @@ impl Rest {
             cost: COST_EXPECTED,
             captured_bytes: None,
             sleepless_until: None,
+            awaits_threads: false,
         }
     }
 
@@ -196,6 +199,14 @@ impl Reactor {
         self.check_threads().is_err() && !self.kernel.data().cells.is_empty()
     }
 
+    /// Lets the kernel sleep again when the threads have ended that kept it from that.
+    pub(super) fn note_threads(&mut self) {
+        if self.rest.awaits_threads && !self.has_busy_threads() {
+            self.rest.awaits_threads = false;
+            self.rest.sleepless_until = None;
+        }
+    }
+
     async fn checkpoint(&mut self) -> Result<(), Death> {
         if self.has_busy_threads() {
             // It is tried again when the guest has been entered again.
@@ -262,6 +273,7 @@ impl Reactor {
         if self.has_busy_threads() {
             self.rest.quiet_since = Instant::now();
             self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
+            self.rest.awaits_threads = true;
             self.setting.sweep.woke(&self.link.resident);
             return Ok(self.check_threads());
         }
