@@ -93,6 +93,7 @@ void load_prelude(JSContext *ctx) {
     add_realm_functions(ctx, host);
     add_sqlite_functions(ctx, host);
     add_timer_functions(ctx, host);
+    add_zone_functions(ctx, host);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
         char name[64];
         snprintf(name, sizeof name, "cellar:%s", prelude_names[i]);

@@ -101,14 +101,23 @@ static void configure_prelude(bool is_needed) {
     JS_FreeValue(ctx, result);
 }
 
+bool names_zone(void) {
+    for (size_t i = 0; i < configuration.environment.len; i++) {
+        const kernel_string_t *name = &configuration.environment.ptr[i].f0;
+        if (name->len == 2 && memcmp(name->ptr, "TZ", 2) == 0)
+            return true;
+    }
+    return false;
+}
+
 void exports_kernel_configure(kernel_configuration_t *given) {
-    bool had_connectors = configuration.connectors.len > 0;
+    bool had_connectors = configuration.connectors.len > 0, had_zone = names_zone();
     kernel_configuration_free(&configuration);
     configuration = *given;
     glue_configure(&configuration);
     seed_engine(configuration.seed);
     started_at = cellar_kernel_control_monotonic_clock();
-    configure_prelude(environment_read || had_connectors || configuration.connectors.len > 0);
+    configure_prelude(environment_read || had_connectors || configuration.connectors.len > 0 || had_zone || names_zone());
 }
 
 void exports_kernel_reseed(uint64_t value) {

@@ -31,6 +31,9 @@ extern kernel_configuration_t configuration;
 // The environment has been read: when it changes, the prelude must be told.
 extern bool environment_read;
 
+// Whether the environment of the session names a zone of time.
+bool names_zone(void);
+
 // When the kernel was given to its session, on the monotonic clock.
 extern uint64_t started_at;
 

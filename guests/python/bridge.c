@@ -215,6 +215,7 @@ PyMethodDef cellar_bridge_methods[] = {
     {"duplicate", bridge_duplicate, METH_O, NULL},
     {"file_flags", bridge_file_flags, METH_O, NULL},
     {"memory_size", bridge_memory_size, METH_NOARGS, NULL},
+    {"set_zone", cellar_set_zone, METH_VARARGS, NULL},
     {"log", bridge_log, METH_O, NULL},
     {0},
 };

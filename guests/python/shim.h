@@ -47,6 +47,10 @@ PyObject *cellar_completions(const kernel_list_completion_t *completions);
 /* Reads the (finished, wake_at) of the prelude. */
 int cellar_copy_step(PyObject *result, kernel_step_t *step);
 
+/* --- zones.c: local time. --- */
+
+PyObject *cellar_set_zone(PyObject *module, PyObject *args);
+
 /* --- stream.c: standard output and error, gathered before they go to the host. --- */
 
 PyObject *cellar_stream_write(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -142,6 +142,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "state.c",
             "functions/timers.c",
             "functions/urls.c",
+            "functions/zones.c",
         ]
         .iter()
         .map(|name| folder.join(name))

@@ -43,6 +43,7 @@ const MACHINE_MOUNT: &str = "/etc";
 /// is a package, and a layer: it uses only those before it.
 const PRELUDE: &[&str] = &[
     "platform/likeness",
+    "platform/zones",
     "platform/lacks",
     "platform/packages",
     "platform/sockets",
@@ -137,6 +138,8 @@ pub(crate) struct Additions {
     pub(crate) library: Vec<PathBuf>,
     /// A folder with an `additions.py` in the place of the prelude's own, and with what that uses.
     pub(crate) prelude: Option<PathBuf>,
+    /// A folder of fonts, for those of Matplotlib.
+    pub(crate) fonts: Option<PathBuf>,
 }
 
 /// Libraries of the toolchain that CPython needs.
@@ -190,7 +193,11 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let library = library::library(workshop)?;
     bench.step("copy the library", || {
         let folders = [&library].into_iter().chain(&additions.library);
-        folders.into_iter().try_for_each(|folder| copy_tree(folder, &bench.out.join("lib")))
+        folders.into_iter().try_for_each(|folder| copy_tree(folder, &bench.out.join("lib")))?;
+        additions
+            .fonts
+            .iter()
+            .try_for_each(|folder| copy_tree(folder, &bench.out.join("lib/matplotlib/mpl-data/fonts/ttf")))
     })?;
 
     let folder = workshop.root.join("guests/python");
@@ -250,6 +257,7 @@ fn prelude_files(folder: &Path, additions: Option<&Path>) -> Result<Vec<(String,
         match additions {
             Some(additions) if *name == "additions" => {
                 let mut own = files_below(additions)?;
+                // By their names, and so that each may use those before it; `additions` uses all.
                 own.sort_by_key(|path| path.file_stem().is_some_and(|stem| stem == *name));
                 for path in own {
                     let stem = path.file_stem().context("a file has a name")?.to_string_lossy().into_owned();

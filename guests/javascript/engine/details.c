@@ -83,12 +83,57 @@ static JSValue named_keys(JSContext *c, JSValueConst this_value, int argc, JSVal
     return list;
 }
 
+#define DATA_DEPTH_MAX 64
+
+// Whether JSON holds a value as it is: texts, finite numbers, booleans, null, and plain arrays and objects of those.
+static bool holds_data(JSContext *c, JSValueConst value, int depth) {
+    int tag = JS_VALUE_GET_NORM_TAG(value);
+    if (tag == JS_TAG_FLOAT64)
+        return isfinite(JS_VALUE_GET_FLOAT64(value));
+    if (tag != JS_TAG_OBJECT)
+        return tag == JS_TAG_INT || tag == JS_TAG_BOOL || tag == JS_TAG_NULL || tag == JS_TAG_STRING || tag == JS_TAG_STRING_ROPE;
+    JSObject *object = JS_VALUE_GET_OBJ(value);
+    if (depth == DATA_DEPTH_MAX || js_check_stack_overflow(c->rt, 256) || !json_is_plain(object))
+        return false;
+    if (object->class_id == JS_CLASS_ARRAY && object->fast_array) {
+        JSValue length = object->prop[0].u.value;
+        if (JS_VALUE_GET_TAG(length) != JS_TAG_INT || JS_VALUE_GET_INT(length) != (int)object->u.array.count)
+            return false;
+        for (uint32_t i = 0; i < object->u.array.count; i++) {
+            if (!holds_data(c, object->u.array.u.values[i], depth + 1))
+                return false;
+        }
+        return true;
+    }
+    JSObject *above = object->shape->proto;
+    if (object->class_id != JS_CLASS_OBJECT || (above != NULL && above != JS_VALUE_GET_OBJ(c->class_proto[JS_CLASS_OBJECT])))
+        return false;
+    JSShapeProperty *property = get_shape_prop(object->shape);
+    for (int i = 0; i < object->shape->prop_count; i++, property++) {
+        if (property->atom == JS_ATOM_NULL || !(property->flags & JS_PROP_ENUMERABLE))
+            continue;
+        bool is_name = __JS_AtomIsTaggedInt(property->atom) || c->rt->atom_array[property->atom]->atom_type == JS_ATOM_TYPE_STRING;
+        if (!is_name || (property->flags & JS_PROP_TMASK))
+            return false;
+        JSValueConst member = object->prop[i].u.value;
+        if (!JS_IsUndefined(member) && !holds_data(c, member, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+// isData(value)
+static JSValue is_data(JSContext *c, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewBool(c, holds_data(c, argv[0], 0));
+}
+
 void add_detail_functions(JSContext *c, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("proxyDetails", 1, proxy_details),
         JS_CFUNC_DEF("iteratorEntries", 1, iterator_entries),
         JS_CFUNC_DEF("promiseState", 1, promise_state),
         JS_CFUNC_DEF("namedKeys", 2, named_keys),
+        JS_CFUNC_DEF("isData", 1, is_data),
     };
     JS_SetPropertyFunctionList(c, host, functions, sizeof functions / sizeof *functions);
 }

@@ -27,6 +27,12 @@ void cellar_fill_import_meta(JSContext *c, JSModuleDef *module, JSValueConst met
     JS_FreeValue(c, name);
 }
 
+// What `import.meta` is in cells: one object, which the prelude makes.
+JSValue cellar_cell_meta(JSContext *c) {
+    JSValueConst arguments[] = {JS_UNDEFINED, JS_UNDEFINED};
+    return call_hook(c, HOOK_IMPORT_META, 2, arguments);
+}
+
 // compileModule(source, file): a handle. What it imports is neither looked up nor loaded.
 static JSValue compile_module(JSContext *c, JSValueConst this_value, int argc, JSValueConst *argv) {
     size_t length;

@@ -21,6 +21,7 @@ void add_realm_functions(JSContext *ctx, JSValueConst host);
 void add_sqlite_functions(JSContext *ctx, JSValueConst host);
 void add_timer_functions(JSContext *ctx, JSValueConst host);
 void add_url_functions(JSContext *ctx, JSValueConst host);
+void add_zone_functions(JSContext *ctx, JSValueConst host);
 
 // The name of an error number; `EIO` for those that no call gives.
 const char *error_code(int number);

@@ -63,6 +63,11 @@ static JSValue environment(JSContext *ctx, JSValueConst this_value, int argc, JS
     return list;
 }
 
+// hasZone(): whether the environment of the session names a zone
+static JSValue has_zone(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewBool(ctx, names_zone());
+}
+
 // connectors(): their names
 static JSValue connectors(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     JSValue list = JS_NewArray(ctx);
@@ -111,6 +116,7 @@ static JSValue set_context(JSContext *ctx, JSValueConst this_value, int argc, JS
 void add_host_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("now", 0, now),
+        JS_CFUNC_DEF("hasZone", 0, has_zone),
         JS_CFUNC_DEF("fillRandom", 1, fill_random),
         JS_CFUNC_DEF("exit", 1, exit_now),
         JS_CFUNC_DEF("enqueueTick", 1, tick),

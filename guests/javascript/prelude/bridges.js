@@ -159,10 +159,16 @@
 
   const { stringify } = JSON;
   const { isArray } = Array;
-  const { call: callHost } = host;
+  const { call: callHost, isData } = host;
+
+  // Arguments as JSON, if that holds them as they are; `of` has them.
+  kit.argumentsText = (of, value) => stringify(isData(value) ? value : kit.platform("plainData").carried(`the arguments of ${of}`, value));
 
   function toolArguments(name, value) {
-    if (typeof value === "object" && value !== null && !isArray(value)) return stringify(value);
+    if (typeof value === "object" && value !== null && !isArray(value)) {
+      if (host.promiseState(value) !== undefined) throw new TypeError(`tool.${name} takes one object of named arguments, not a Promise; await it first`);
+      return kit.argumentsText(`tool.${name}`, value);
+    }
     if (value === undefined) return "{}";
     throw new TypeError(`tool.${name} takes one object of named arguments`);
   }
@@ -173,7 +179,7 @@
     const call = (value) => start(name, [TOOLS_CALL, name, toolArguments(name, value)]).promise;
     return define(call, "sync", (value) => {
       const isPlain = typeof value === "object" && value !== null && !isArray(value);
-      const text = isPlain ? stringify(value) : toolArguments(name, value);
+      const text = isPlain && isData(value) ? stringify(value) : toolArguments(name, value);
       try {
         return callHost(TOOLS_CALL, name, text);
       } catch (failure) {
@@ -223,7 +229,7 @@
   define(globalThis, "agent", bridge(undefined, (prompt, options) => {
     const kinds = { agentType: "text", model: "text", context: "any", label: "text", schema: "schema" };
     const { agentType = "task", model, context, label, schema } = kit.options("agent", options, kinds);
-    const about = context === undefined || typeof context === "string" ? context : JSON.stringify(context);
+    const about = context === undefined || typeof context === "string" ? context : kit.argumentsText("agent", context);
     return [AGENTS_CALL, promptText("agent", prompt), agentType, model, about, label, schemaText(schema)];
   }));
   // One request, and what gives it up.
@@ -323,7 +329,7 @@
   function primitiveArguments(name, values) {
     if (values.length === 0) return "{}";
     const isPlain = (value) => typeof value === "object" && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
-    if (values.length === 1 && isPlain(values[0])) return JSON.stringify(values[0]);
+    if (values.length === 1 && isPlain(values[0])) return kit.argumentsText(`runtime.${name}`, values[0]);
     const known = specsNow().get(name);
     const names = Object.keys(known?.schema?.properties ?? {});
     const last = values.at(-1);
@@ -333,7 +339,7 @@
     if (known !== undefined && positional.length > names.length) {
       throw new TypeError(`runtime.${name} takes ${names.length} arguments without names, not ${positional.length}`);
     }
-    return JSON.stringify({ ...Object.fromEntries(positional.map((value, i) => [names[i], value])), ...(isNamed ? last : {}) });
+    return kit.argumentsText(`runtime.${name}`, { ...Object.fromEntries(positional.map((value, i) => [names[i], value])), ...(isNamed ? last : {}) });
   }
 
   // What `runtime.pack.name` gives is a call, and the way to `runtime.pack.name.more`.

@@ -158,7 +158,7 @@
       main.paths = kit.packageFolders(host.workingDirectory());
       process.mainModule ??= main;
     }
-    return { require: requireOf(main), module: main, exports: main.exports, __filename: `${host.workingDirectory()}/<cell>`, __dirname: host.workingDirectory() };
+    return { require: requireOf(main), module: main, exports: main.exports, __filename: kit.cellFile(), __dirname: host.workingDirectory() };
   };
   kit.lazy(globalThis, ["require", "module", "exports", "__filename", "__dirname"], forCells);
 

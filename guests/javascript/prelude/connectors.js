@@ -248,7 +248,7 @@
     const name = `${connector}.${fetch}`;
     const [given, options] = namedArguments(name, values);
     const { refresh = false } = kit.options(name, options, { refresh: "flag" });
-    return [host.calls.FETCHES_CALL, connector, fetch, JSON.stringify(given), refresh];
+    return [host.calls.FETCHES_CALL, connector, fetch, kit.argumentsText(`connectors.${name}`, given), refresh];
   }
 
   function fetchOf(connector, name) {

@@ -108,7 +108,7 @@
     }
     if (typeof name !== "string" || name === "" || name.includes("=")) throw new TypeError(`env takes the name of a variable, and not ${kit.inspect(name)}`);
     const isSet = value !== undefined && value !== null;
-    if (isSet) kit.environment[name] = String(value);
+    if (isSet) kit.setVariable(name, String(value));
     host.status("env", "key", name, "action", isSet ? "set" : "get");
     return kit.environment[name];
   });

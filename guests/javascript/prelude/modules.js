@@ -428,7 +428,17 @@ const { ${name} } = pkg;
 
   const fileUrl = (path) => `file://${encodeURI(path.toWellFormed()).replace(/[?#]/g, encodeURIComponent)}`;
 
+  // What cells have, which are no file: as if they were one in the folder where they work.
+  let cellMeta;
   kit.fillImportMeta = (meta, file) => {
+    if (file === undefined) {
+      if (cellMeta === undefined) {
+        cellMeta = Object.create(null);
+        kit.fillImportMeta(cellMeta, kit.cellFile());
+        cellMeta.main = true;
+      }
+      return cellMeta;
+    }
     if (!file.startsWith("/")) {
       meta.url = file;
       return;

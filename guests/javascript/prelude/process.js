@@ -26,24 +26,45 @@
     environment.HOME ??= host.workingDirectory();
     environment.PATH ??= "/usr/local/bin:/usr/bin:/bin";
   };
+  // The name that cells go by for programs that ask whether they are the main one.
+  kit.cellFile = () => `${host.workingDirectory()}/cell`;
+
+  // Local time is that of the zone which TZ names, and UTC without one.
+  let zone;
+  const followZone = () => {
+    const named = kit.environment.TZ;
+    if (named === zone) return;
+    zone = named;
+    kit.platform("zones").setLocal(named);
+  };
   // The session has changed.
   kit.configure = () => {
     if (environment !== undefined) readEnvironment();
+    if (zone !== undefined || host.hasZone()) followZone();
     kit.bindConnectors();
+  };
+
+  kit.setVariable = (name, value) => {
+    kit.environment[name] = value;
+    if (name === "TZ") followZone();
   };
 
   // Environment variables are text, as Node has them.
   const variables = kit.transparent(new Proxy({}, {
     get: (_, name) => (typeof name === "string" && Object.hasOwn(kit.environment, name) ? kit.environment[name] : undefined),
-    set: (_, name, value) => ((kit.environment[String(name)] = String(value)), true),
+    set: (_, name, value) => (kit.setVariable(String(name), String(value)), true),
     has: (_, name) => Object.hasOwn(kit.environment, name),
-    deleteProperty: (_, name) => delete kit.environment[name],
+    deleteProperty: (_, name) => {
+      delete kit.environment[name];
+      if (name === "TZ") followZone();
+      return true;
+    },
     ownKeys: () => Reflect.ownKeys(kit.environment),
     getOwnPropertyDescriptor: (_, name) =>
       Object.hasOwn(kit.environment, name)
         ? { value: kit.environment[name], writable: true, enumerable: true, configurable: true }
         : undefined,
-    defineProperty: (_, name, { value }) => ((kit.environment[name] = String(value)), true),
+    defineProperty: (_, name, { value }) => (kit.setVariable(name, String(value)), true),
   }));
 
   const NANOSECONDS = 1e9;
@@ -85,6 +106,24 @@
     nextTick(() => emitter?.emit("warning", error));
   }
 
+  // Who listens is told once, and may set another status; nothing of this program is left for later cells to end.
+  let isExiting = false;
+  function exit(status) {
+    if (status !== undefined) exitCode = status;
+    if (!isExiting && emitter !== undefined) {
+      isExiting = true;
+      try {
+        emitter.emit("exit", Number(exitCode ?? 0));
+      } finally {
+        isExiting = false;
+        emitter.removeAllListeners("exit");
+      }
+    }
+    const ended = Number(exitCode ?? 0);
+    exitCode = undefined;
+    host.exit(ended);
+  }
+
   const refuse = (what, why) => () => {
     throw kit.unsupported(`process.${what}`, why);
   };
@@ -96,7 +135,6 @@
     arch: "wasm32",
     platform: "linux",
     release: { name: "node" },
-    argv: ["/usr/bin/node", "/cell"],
     argv0: "node",
     execArgv: [],
     execPath: "/usr/bin/node",
@@ -124,7 +162,7 @@
     geteuid: () => 1000,
     getgid: () => 1000,
     getegid: () => 1000,
-    exit: (status) => host.exit(Number(status ?? exitCode ?? 0)),
+    exit,
     abort: () => host.exit(134),
     kill: refuse("kill", "there is one process; end the cell with process.exit"),
     binding: refuse("binding"),
@@ -154,6 +192,7 @@
 
   // ---- Streams and events, when they are asked for
 
+  lazy(process, ["argv"], () => ({ argv: ["/usr/bin/node", kit.cellFile()] }));
   lazy(process, ["stdout", "stderr"], () => kit.platform("stdio"));
   Object.defineProperty(process, "stdin", {
     get: () => kit.platform("stdin").stream(),

@@ -17,6 +17,18 @@ void cellar_out_of_memory(void) {
 void cellar_fill_import_meta(JSContext *ctx, JSModuleDef *m, JSValueConst meta) {
 }
 
+JSValue cellar_cell_meta(JSContext *ctx) {
+    return JS_UNDEFINED;
+}
+
+int cellar_zone_offset(int64_t time, bool is_local) {
+    return 0;
+}
+
+const char *cellar_zone_name(int64_t time) {
+    return "Coordinated Universal Time";
+}
+
 static void cellar_put_headline(JSContext *ctx, JSValueConst error, DynBuf *out) {
 }
 

@@ -14,7 +14,7 @@ from _cellar_prelude import additions, warm
 from _cellar_prelude.calls import bridges, connectors, network, pools, primitives
 from _cellar_prelude.cells import cells, editor, helpers, threads
 from _cellar_prelude.notebook import history, ipython, markdown
-from _cellar_prelude.platform import absent, faults, likeness, modules, sandbox, streams
+from _cellar_prelude.platform import absent, faults, likeness, modules, sandbox, streams, zones
 from _cellar_prelude.processes import asyncprocesses, pooling, popen, processes, sharing
 
 # --- Bridges and names of every cell
@@ -125,6 +125,7 @@ def configure(seed, environment, folder, packages, granted):
     if os.environ._data != {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}:
         os.environ.clear()
         os.environ.update(environment)
+        zones.configure()
     paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
     sandbox.set_places([folder, *paths, sandbox.LIBRARY, *packages])
     sys.path_importer_cache.clear()
@@ -199,6 +200,7 @@ sandbox.install_paths()
 sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
 likeness.install(bridges.ask_session)
+zones.install()
 absent.install()
 processes.install()
 popen.install()

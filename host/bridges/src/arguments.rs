@@ -21,7 +21,15 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     if text.starts_with('\u{feff}') {
         return Err("expected JSON, found a byte order mark".to_owned());
     }
-    serde_json::from_str::<Plain>(text).map(|plain| plain.0).map_err(|error| error.to_string())
+    serde_json::from_str::<Plain>(text).map(|plain| plain.0).map_err(|error| {
+        let reason = error.to_string();
+        // Guests write nothing else that ends so: a text of theirs which is none of Unicode.
+        if reason.contains("hex escape") {
+            format!("a text has half of a surrogate pair, which is no character: {reason}")
+        } else {
+            reason
+        }
+    })
 }
 
 /// A value that every reader of JSON reads alike.

@@ -1,6 +1,6 @@
 // Intl.DateTimeFormat.
 const { LOCALE, canonicalLocales, choice, count, join, languageOf, notationsOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
-const { nameOf, offsetAt, zoneOf } = require("deno/intl/zones.js");
+const { localName, nameOf, offsetAt, zoneOf } = require("deno/intl/zones.js");
 
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -207,7 +207,7 @@ class DateTimeFormat {
     const options = optionsOf(given, "DateTimeFormat");
     const { fields, dateStyle, timeStyle } = readOptions(options, needed, defaults);
     this.#asked = asked;
-    this.#zone = zoneOf(String(options.timeZone ?? "UTC"));
+    this.#zone = zoneOf(String(options.timeZone ?? localName()));
     this.#fields = fields;
     this.#order = ORDERS[asked] ?? "mdy";
     const isEnglish = asked === undefined || asked.startsWith("en");

@@ -100,4 +100,20 @@ function nameOf(zone, time, style) {
 
 const names = () => [...tables().zones.values()].map((zone) => zone.slice(0, zone.indexOf("|"))).concat([...tables().links.values()].map(([name]) => name)).sort();
 
-module.exports = { nameOf, names, offsetAt, zoneOf };
+// The zone of local time, which the engine asks for the offsets of.
+let local = zoneOf("UTC");
+
+// Makes local time that of a zone as TZ names it; one that is not known is UTC, as in Node.
+function setLocal(named) {
+  try {
+    local = zoneOf((named ?? "UTC").replace(/^:/, "").replace(/^\/usr\/share\/zoneinfo\//, "") || "UTC");
+  } catch {
+    local = zoneOf("UTC");
+  }
+  const spoken = local.ends.map((end, at) => nameOf(local, Number.isFinite(end) ? end - 1 : (local.ends[at - 1] ?? 0), "long"));
+  const known = [...new Set(spoken)];
+  host.setZone(local.ends, local.offsets, spoken.map((name) => known.indexOf(name)), known);
+}
+const localName = () => local.name;
+
+module.exports = { localName, nameOf, names, offsetAt, setLocal, zoneOf };

@@ -8,6 +8,7 @@ of a cell are rewritten to the second form; see `rewrite`.
 import asyncio
 import inspect
 import json
+import re
 import sys
 
 import _cellar
@@ -84,10 +85,29 @@ def json_text(value, what):
     encode = _encoders.pop() if _encoders else _make_encoder()
     try:
         text = "".join(encode(value, 0))
+        if _LONG_NUMBER.search(text):
+            _refuse_long_integers(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} must be plain data (JSON): {error}") from None
     _encoders.append(encode)
     return text
+
+
+# A whole number of more than 64 bits, or a text that has as many digits.
+_LONG_NUMBER = re.compile("[0-9]{19}")
+
+
+def _refuse_long_integers(value):
+    """Raises where a whole number is of more than 64 bits, which most readers of JSON would round."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError(f"an int of {value.bit_length()} bits is more than JSON carries unchanged; send it as a str")
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        tolist = getattr(value, "tolist", None)
+        value = tolist() if callable(tolist) else ()
+    for each in value if not isinstance(value, (str, int, float)) else ():
+        _refuse_long_integers(each)
 
 
 def from_json(text):
@@ -113,10 +133,20 @@ _scan = json.scanner.c_make_scanner(json.JSONDecoder())
 
 def _plain(value):
     """Things that are as good as plain data."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind in ("M", "m", "V") and type(value).__module__ == "numpy":
+        # Lists of these would have bare numbers.
+        numpy = sys.modules["numpy"]
+        if kind != "M" or numpy.isnat(value).any():
+            raise TypeError(f"{'NaT' if kind == 'M' else value.dtype} is not JSON")
+        return numpy.datetime_as_string(value).tolist()
     for name in ("tolist", "isoformat", "__fspath__"):
         method = getattr(value, name, None)
         if callable(method):
-            return method()
+            made = method()
+            if name == "isoformat" and made == "NaT":
+                raise TypeError("NaT is not JSON")
+            return made
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -96,9 +96,31 @@ def _change_progress(module):
     module.tqdm.monitor_interval = 0
 
 
+def _change_notebook_progress(module):
+    """Bars for notebooks are drawn as text where there are no widgets, as `tqdm.auto` has it."""
+    if module.IProgress is not None:
+        return
+    bars = sys.modules["tqdm.std"].tqdm
+
+    class tqdm_notebook(bars):  # noqa: N801 - tqdm's own name
+        """A bar of text, which takes what one for notebooks takes."""
+
+        def __init__(self, *args, display=True, **options):
+            self.displayed, self.container = display, None
+            super().__init__(*args, **options)
+
+        def reset(self, total=None):
+            """Begins again."""
+            super().reset(total=total)
+
+    module.tqdm = module.tqdm_notebook = tqdm_notebook
+    module.trange = module.tnrange = lambda *args, **options: tqdm_notebook(range(*args), **options)
+
+
 # The changes by the names of modules.
 CHANGED = {
     "nest_asyncio": _change_nesting,
+    "tqdm.notebook": _change_notebook_progress,
     "tqdm.std": _change_progress,
 }
 

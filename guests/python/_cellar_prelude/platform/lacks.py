@@ -89,7 +89,16 @@ _INSTEAD = {
     "statsmodels": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
     "sympy": "use fractions, decimal and math",
     "tqdm": "print progress now and then",
+    "chardet": "charset_normalizer.from_bytes(data).best() guesses encodings, where it is there; try 'utf-8', then 'cp1252' or 'gb18030'",
+    "dotenv": "os.environ has what the session was given; a file of settings is read by a loop over its lines",
+    "google": "there are no clients of Google, and this is not Colab: files lie in the session's folders, and display(...) shows results",
+    "pypandoc": f"there is no pandoc in this sandbox; {_MADE_PAGES}",
+    "pytesseract": f"nothing here reads text off pictures: {TOOLS}",
+    "qrcode": "it is pure Python, so that the host can add it",
+    "weasyprint": _MADE_PAGES,
+    "wordcloud": "count words with collections.Counter, and draw them with Matplotlib's text(x, y, word, fontsize=…)",
     "yaml": "use json or tomllib",
+    "yfinance": f"{_HTTP}, or by a source of data that the host connects",
 }
 for _text, _packages in {
     _NUMBERS: "catboost cvxpy jax keras lightgbm numexpr scipy tensorflow torch xgboost",

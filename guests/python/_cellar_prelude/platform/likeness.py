@@ -199,6 +199,33 @@ def _make_chdir(chdir):
     return own_chdir
 
 
+def _make_symlink(symlink):
+    def own_symlink(src, dst, target_is_directory=False, *, dir_fd=None):
+        """Create a symbolic link pointing to src named dst.
+
+        A link holds no absolute path: one in the session's folders is written as the way from the link's folder.
+        """
+        target = os.fsdecode(src)
+        if target.startswith("/") and dir_fd is None and _is_granted(target):
+            folder = os.path.dirname(os.path.abspath(os.fsdecode(dst)))
+            target = os.path.relpath(target, os.path.realpath(folder))
+            src = os.fsencode(target) if isinstance(src, bytes) else target
+        symlink(src, dst, target_is_directory, dir_fd=dir_fd)
+
+    own_symlink.__name__ = own_symlink.__qualname__ = "symlink"
+    return own_symlink
+
+
+def _is_granted(path):
+    path = os.path.normpath(path)
+    return any(path == folder or path.startswith(f"{folder}/") for folder in _granted())
+
+
+def _terminal_size(fd=1, /):
+    """Return the size of the terminal window as (columns, lines): there is none."""
+    raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+
+
 def _disk_usage(path):
     """Disk usage statistics: what the session may write, and has written, in all of its folders."""
     os.stat(path)
@@ -273,6 +300,8 @@ def _install_users():
     os.fchown = lambda fd, uid, gid: _chown(fd, uid, gid)
     os.access = _make_access(os.access)
     os.chdir = _make_chdir(os.chdir)
+    os.symlink = _make_symlink(os.symlink)
+    os.get_terminal_size = _terminal_size
     os.open, os.mkdir = _make_open(os.open), _make_mkdir(os.mkdir)
     shutil.disk_usage = _disk_usage
     _cellar.set_modes(_modes)

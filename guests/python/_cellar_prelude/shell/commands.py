@@ -14,7 +14,7 @@ import stat
 import time
 import unicodedata
 
-from _cellar_prelude.platform import lacks, packages
+from _cellar_prelude.platform import lacks, packages, zones
 from _cellar_prelude.shell import databases, escapes, filters, inspecting, jq, machine, packing, utilities
 from _cellar_prelude.shell.lines import Stream, Unread, blobs, decoded, encoded, lines_of, texts
 
@@ -649,19 +649,29 @@ def _realpath(arguments, _stdin, out, err):
     return status
 
 
+_ISO = {"date": "%Y-%m-%d", "hours": "%Y-%m-%dT%H%:z", "minutes": "%Y-%m-%dT%H:%M%:z", "seconds": "%Y-%m-%dT%H:%M:%S%:z"}
+
+
 def _date(arguments, _stdin, out, _err):
-    options, operands = _options(arguments, "uRI", "dr")
+    longs = {"date": "d", "utc": "u", "universal": "u", "rfc-email": "R", "reference": "r", "iso-8601": "I"}
+    detail = next((each[2:] or "date" for each in arguments if each.startswith("-I")), "date")
+    options, operands = _options(["-I" if each.startswith("-I") else each for each in arguments], "uRI", "dr", longs=longs)
+    if isinstance(options.get("I"), str):
+        detail = options["I"]
     now = time.time()
-    if "d" in options or "date" in options:
-        now = _moment(str(options.get("d") or options.get("date")), now)
+    if "d" in options:
+        now = _moment(str(options["d"]), now, is_utc="u" in options)
     elif "r" in options:
         now = os.stat(options["r"]).st_mtime
-    form = next((each[1:] for each in operands if each.startswith("+")), "%Y-%m-%d" if "I" in options else "%a %b %e %H:%M:%S %Z %Y")
+    usual = _ISO.get(detail, _ISO["seconds"]) if "I" in options else "%a, %d %b %Y %H:%M:%S %z" if "R" in options else "%a %b %e %H:%M:%S %Z %Y"
+    form = next((each[1:] for each in operands if each.startswith("+")), usual)
     form = form.replace("%N", f"{int(now % 1 * 1e9):09}").replace("%s", str(int(now))).replace("%3N", f"{int(now % 1 * 1e3):03}")
-    out.write(time.strftime(form, time.gmtime(now)).replace("GMT", "UTC") + "\n")
+    when = time.gmtime(now) if "u" in options else time.localtime(now)
+    form = form.replace("%:z", f"{'-' if when.tm_gmtoff < 0 else '+'}{abs(when.tm_gmtoff) // 3600:02}:{abs(when.tm_gmtoff) // 60 % 60:02}")
+    out.write(time.strftime(form, when).replace("GMT", "UTC") + "\n")
 
 
-def _moment(text, now):
+def _moment(text, now, *, is_utc=False):
     import datetime
 
     if text.startswith("@"):
@@ -672,11 +682,13 @@ def _moment(text, now):
         return now + int(match[1]) * unit * (-1 if match[3] else 1)
     match = re.fullmatch(r"(\d{4}-\S+(?: \d\d:\S+)?|now|today|yesterday|tomorrow) ([-+]? ?\d+ \w+(?: ago)?)", text)
     if match:
-        return _moment(match[2].replace(" ", "", 1) if match[2][1:2] == " " else match[2], _moment(match[1], now))
+        base = _moment(match[1], now, is_utc=is_utc)
+        return _moment(match[2].replace(" ", "", 1) if match[2][1:2] == " " else match[2], base)
     days = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
     if text in days:
         return now + days[text] * 86400
-    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()
+    when = datetime.datetime.fromisoformat(text.removesuffix(" UTC") + ("+00:00" if text.endswith(" UTC") else ""))
+    return (when.replace(tzinfo=datetime.UTC) if is_utc and when.tzinfo is None else when).timestamp()
 
 
 def _xargs(arguments, stdin, out, err):
@@ -970,7 +982,8 @@ def run_words(words, stdin, out, err):
         err.write(f"{words[0]}: command not found: {remedy(name)}\n")
         return _NOT_FOUND
     try:
-        return command(words[1:], stdin, out, err) or 0
+        with zones.of_environment():
+            return command(words[1:], stdin, out, err) or 0
     except _Failed as error:
         err.write(f"{name}: {error}\n")
         return 2 if isinstance(error, Unfit) or name in _TROUBLED else 1

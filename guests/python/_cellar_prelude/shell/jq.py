@@ -917,6 +917,12 @@ def _as_time(value):
     return datetime.datetime.fromtimestamp(value, datetime.UTC)
 
 
+def _local_time(value):
+    when = _as_time(value)
+    # What is broken down already is local time.
+    return when.replace(tzinfo=None).astimezone() if isinstance(value, list) else when.astimezone()
+
+
 def _broken(when):
     return [when.year, when.month - 1, when.day, when.hour, when.minute, when.second, (when.weekday() + 1) % 7, when.timetuple().tm_yday - 1]
 
@@ -988,7 +994,7 @@ _FUNCTIONS = {
     "test": ((1, 2), lambda *call: bool(_matches(*call))), "_match": ((1, 2), _match), "_scan": ((1, 2), _scan),
     "now": ((0,), lambda _: time.time()), "todate": ((0,), _tojson_time), "todateiso8601": ((0,), _tojson_time),
     "gmtime": ((0,), lambda value: _broken(_as_time(value))), "mktime": ((0,), lambda value: int(_as_time(value).timestamp())),
-    "strftime": ((1,), lambda value, form: _as_time(value).strftime(form)), "strflocaltime": ((1,), lambda value, form: _as_time(value).strftime(form)),
+    "strftime": ((1,), lambda value, form: _as_time(value).strftime(form)), "strflocaltime": ((1,), lambda value, form: _local_time(value).strftime(form)), "localtime": ((0,), lambda value: _broken(_local_time(value))),
     "strptime": ((1,), _strptime), "floor": ((0,), _mathematical(math.floor)), "ceil": ((0,), _mathematical(math.ceil)),
     "round": ((0,), _mathematical(lambda value: math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1))), "fabs": ((0,), _mathematical(abs)),
     "abs": ((0,), _mathematical(abs)), "trunc": ((0,), _mathematical(math.trunc)), "infinite": ((0,), lambda _: math.inf), "nan": ((0,), lambda _: math.nan),

@@ -464,7 +464,7 @@ def install(table, options_of, failed, moment):
 
 def _long(member, is_numeric):
     """A member as `tar tv` shows it."""
-    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(member.mtime))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(member.mtime))
     owner = f"{member.uid}/{member.gid}" if is_numeric else f"{member.uname or member.uid}/{member.gname or member.gid}"
     link = f" -> {member.linkname}" if member.issym() else f" link to {member.linkname}" if member.islnk() else ""
     return f"{stat.filemode(member.mode | _KINDS.get(member.type, 0))} {owner} {member.size:>{max(18 - len(owner), 1)}} {when} {member.name}{'/' if member.isdir() else ''}{link}"
