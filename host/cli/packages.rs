@@ -8,7 +8,7 @@ use cellar_engine::{
     config::{RunOptions, Stops},
     limits::LimitSettings,
 };
-use cellar_packages::{Added, Fetched, Listed, PackageError, PackageStore, Wanted};
+use cellar_packages::{Added, BuiltIn, Fetched, Listed, PackageError, PackageStore, Wanted};
 
 use crate::{
     args::{Folders, PackagesArguments, PackagesCommand},
@@ -18,6 +18,10 @@ use crate::{
     terminal::escaped,
 };
 
+/// The guest with packages that have native code, and which these are.
+const DATA: GuestName = GuestName::PythonData;
+const NATIVE: [&str; 10] =
+    ["contourpy", "kiwisolver", "lxml", "markupsafe", "matplotlib", "numpy", "pandas", "pillow", "pyyaml", "regex"];
 /// Folder of the guest with the packages that it compiles.
 const UNCOMPILED: &str = "/uncompiled";
 /// Seconds that compiling may take.
@@ -44,10 +48,15 @@ pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) ->
     let store = cellar_config::package_store(arguments.package_store.as_deref())?;
     match arguments.command {
         PackagesCommand::Add { names, json } => {
-            let added = add(folders, &store, &names).await?;
+            let (added, needed) = add(folders, &store, &names).await?;
             match json {
                 true => output::print_json(&added.iter().map(|added| &added.package).collect::<Vec<_>>())?,
-                false => output::print(&added_text(&setup::host_config(folders, Stops::default())?, &added, &names))?,
+                false => output::print(&added_text(
+                    &setup::host_config(folders, Stops::default())?,
+                    &added,
+                    &needed,
+                    &names,
+                ))?,
             }
         }
         PackagesCommand::List { json } => {
@@ -82,11 +91,24 @@ pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) ->
     Ok(EXIT_COMPLETE)
 }
 
-async fn add(folders: &Folders, store: &PackageStore, names: &[Wanted]) -> Result<Vec<Added>, CliError> {
+async fn add(
+    folders: &Folders,
+    store: &PackageStore,
+    names: &[Wanted],
+) -> Result<(Vec<Added>, Vec<BuiltIn>), CliError> {
     print_progress("resolving and fetching");
-    let fetched = fetched(folders, store.fetch(names).await)?;
+    let built_in = native_in(&setup::host_config(folders, Stops::default())?);
+    let fetched = fetched(folders, store.fetch(names, &built_in).await)?;
     compile(folders, &fetched).await?;
-    Ok(store.keep(fetched)?)
+    let needed = fetched.needed().to_vec();
+    Ok((store.keep(fetched)?, needed))
+}
+
+/// Returns the packages with native code that the data guest has, whose wheels are none for every machine.
+fn native_in(host: &HostConfig) -> Vec<BuiltIn> {
+    let library = host.guests.join(DATA.name()).join("lib");
+    let version = |name: &&str| Some(BuiltIn { name: (*name).to_owned(), version: version_in(&library, name)? });
+    NATIVE.iter().filter_map(version).collect()
 }
 
 /// Says which guest has a package that cannot be fetched for its native code, if one has.
@@ -140,7 +162,7 @@ fn version_in(library: &Path, name: &str) -> Option<String> {
     packages.find(|(package, _)| package.eq_ignore_ascii_case(name)).map(|(_, version)| version)
 }
 
-fn added_text(host: &HostConfig, added: &[Added], names: &[Wanted]) -> String {
+fn added_text(host: &HostConfig, added: &[Added], needed: &[BuiltIn], names: &[Wanted]) -> String {
     let mut text = String::new();
     for Added { package, before } in added {
         let before = before.as_ref().map(|version| format!(", was {version}")).unwrap_or_default();
@@ -148,6 +170,15 @@ fn added_text(host: &HostConfig, added: &[Added], names: &[Wanted]) -> String {
     }
     if added.is_empty() {
         text.push_str("all is there already\n");
+    }
+    if !needed.is_empty() {
+        let list: Vec<String> = needed.iter().map(|BuiltIn { name, version }| format!("{name} {version}")).collect();
+        let guest = DATA.name();
+        let _ = writeln!(
+            text,
+            "needed besides: {}, which the guest `{guest}` has built in: run with --guest {guest}",
+            list.join(", ")
+        );
     }
     for name in names {
         if let Some((guest, version)) = built_in(host, &name.to_string()) {

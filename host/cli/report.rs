@@ -251,6 +251,7 @@ impl CliError {
                 PackageError::Name { .. }
                 | PackageError::Unknown { .. }
                 | PackageError::Native { .. }
+                | PackageError::Outdated { .. }
                 | PackageError::Unresolved { .. },
             ) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
@@ -369,6 +370,11 @@ fn package_hint(error: &PackageError) -> Option<String> {
             format!("add it with `cellar packages add {name}`; a folder is named with a slash: ./{name}")
         }
         PackageError::Missing { .. } => "fetch the rest with `cellar packages restore`".to_owned(),
+        PackageError::Outdated { name, version, .. } => {
+            format!(
+                "name the version to have it: `cellar packages add '{name}=={version}'`; or let the host do the work as a tool"
+            )
+        }
         PackageError::Native { .. } => {
             "use a package without native code, or let the host do the work as a tool: [tools.NAME] in a cellar.toml"
                 .to_owned()

@@ -61,6 +61,11 @@ fn errors() -> Vec<CliError> {
         CliError::Kernel(KernelError::Bind { address: text("127.0.0.1:8701"), source: not_found() }),
         CliError::Token(TokenError::Unknown(text("4k2v"))),
         CliError::Package(PackageError::Unknown { name: text("npm:lodash"), folder: path() }),
+        CliError::Package(PackageError::Outdated {
+            name: text("pydantic"),
+            version: text("1.10.26"),
+            newest: text("2.12.5"),
+        }),
         CliError::Package(PackageError::Native { name: text("numpy"), found: text("numpy-2-cp313.whl") }),
         CliError::Start(not_found()),
     ];

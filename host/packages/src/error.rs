@@ -34,6 +34,16 @@ pub enum PackageError {
         /// Description of the native code.
         found: String,
     },
+    /// Only an old version of the package can be had.
+    #[error("of `{name}`, whose newest version is {newest}, only {version} goes with what there is")]
+    Outdated {
+        /// Its name.
+        name: String,
+        /// Version that can be had.
+        version: String,
+        /// Newest version.
+        newest: String,
+    },
     /// The registry's client found nothing that fits.
     #[error("{client} cannot resolve {asked}: {said}")]
     Unresolved {

@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod archive;
+mod built_in;
 mod client;
 mod error;
 mod grants;
@@ -37,6 +38,7 @@ use std::{
 
 use crate::lock::Lock;
 pub use crate::{
+    built_in::BuiltIn,
     error::PackageError,
     grants::Granted,
     lock::Listed,
@@ -60,6 +62,8 @@ pub struct Fetched {
     /// Packages of each registry that will be locked; absent if the registry was not processed.
     python: Option<Vec<python::Unpacked>>,
     npm: Option<npm::Unpacked>,
+    /// Packages of a guest that the Python packages need besides.
+    needed: Vec<BuiltIn>,
     /// Lock that keeps other processes from changing the lock file.
     _held: File,
     lock: Lock,
@@ -70,6 +74,11 @@ impl Fetched {
     pub fn uncompiled(&self) -> Option<PathBuf> {
         let has_new = self.python.iter().flatten().any(python::Unpacked::is_new);
         has_new.then(|| self.place.path().join(python::UNPACKED))
+    }
+
+    /// Returns the packages of a guest that what was fetched needs besides.
+    pub fn needed(&self) -> &[BuiltIn] {
+        &self.needed
     }
 }
 
@@ -129,17 +138,18 @@ impl PackageStore {
     /// Packages that were requested before keep their versions unless they are wanted.
     ///
     /// # Errors
-    /// `Unresolved`, `Native`, `Archive`, `Client`, `Lock`, `Store`.
+    /// `Unresolved`, `Native`, `Outdated`, `Archive`, `Client`, `Lock`, `Store`.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the store as it was.
-    pub async fn fetch(&self, wanted: &[Wanted]) -> Result<Fetched, PackageError> {
+    pub async fn fetch(&self, wanted: &[Wanted], built_in: &[BuiltIn]) -> Result<Fetched, PackageError> {
         let mut fetched = self.begin()?;
         let of = |registry| wanted.iter().filter(|wanted| wanted.registry == registry).cloned().collect();
         let (python, npm): (Vec<Wanted>, Vec<Wanted>) = (of(Registry::Python), of(Registry::Npm));
         let place = fetched.place.path();
         if !python.is_empty() {
-            fetched.python = Some(python::fetch(self, &fetched.lock, place, &python).await?);
+            let (unpacked, needed) = python::fetch(self, &fetched.lock, place, &python, built_in).await?;
+            (fetched.python, fetched.needed) = (Some(unpacked), needed);
         }
         if !npm.is_empty() {
             fetched.npm = Some(npm::fetch(self, &fetched.lock, place, &npm).await?);
@@ -167,7 +177,7 @@ impl PackageStore {
         let lock = Lock::read(&self.lock_path())?;
         let place = tempfile::Builder::new().prefix(".fetched-").tempdir_in(&self.folder);
         let place = place.map_err(PackageError::store(&self.folder))?;
-        Ok(Fetched { place, python: None, npm: None, _held: held, lock })
+        Ok(Fetched { place, python: None, npm: None, needed: Vec::new(), _held: held, lock })
     }
 
     /// Moves the fetched (and compiled) packages into the store, and writes the lock file.
@@ -175,7 +185,7 @@ impl PackageStore {
     /// # Errors
     /// `Store`.
     pub fn keep(&self, fetched: Fetched) -> Result<Vec<Added>, PackageError> {
-        let Fetched { place: _place, python, npm, mut lock, _held } = fetched;
+        let Fetched { place: _place, python, npm, needed: _, mut lock, _held } = fetched;
         let before = lock.list();
         if let Some(python) = python {
             python::keep(self, &mut lock, python)?;

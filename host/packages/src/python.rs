@@ -12,6 +12,7 @@ use sha2::Sha256;
 use crate::{
     LOCKED_MAX, PackageError, PackageStore,
     archive::Unpacking,
+    built_in::{self, BuiltIn},
     client::{Client, Said},
     lock::{Lock, PythonEntry, is_version},
     metadata::Metadata,
@@ -67,14 +68,17 @@ struct Work<'a> {
 }
 
 /// Resolves the wanted packages with pip together with those that were requested before, fetches them, and unpacks those
-/// that the store does not have.
+/// that the store does not have. Packages that are `built_in` count as there; returns those that are needed besides.
 pub(crate) async fn fetch(
     store: &PackageStore,
     lock: &Lock,
     place: &Path,
     wanted: &[Wanted],
-) -> Result<Vec<Unpacked>, PackageError> {
+    built_in: &[BuiltIn],
+) -> Result<(Vec<Unpacked>, Vec<BuiltIn>), PackageError> {
     let work = Work::new(store, lock, place).await?;
+    let there = place.join("built-in");
+    built_in::write_wheels(&there, built_in, wanted)?;
     let others = lock.python.iter().filter(|(name, _)| !wanted.iter().any(|wanted| wanted.name == **name));
     let (mut requirements, mut constraints) = (Vec::new(), String::new());
     for (name, PythonEntry { version, asked, .. }) in others {
@@ -90,15 +94,17 @@ pub(crate) async fn fetch(
     requirements.extend(wanted.iter().map(|wanted| wanted.text.clone()));
     let held = place.join("constraints.txt");
     fs::write(&held, &constraints).map_err(PackageError::store(&held))?;
-    let held = held.to_string_lossy();
-    let mut said = work.download(&["--constraint", &held], &requirements).await?;
+    let (held, there_) = (held.to_string_lossy(), there.to_string_lossy());
+    let found = ["--find-links", &there_];
+    let mut said = work.download(&[&found[..], &["--constraint", &held]].concat(), &requirements).await?;
     if !said.succeeded && !constraints.is_empty() {
         // What nobody asked for by its name may be brought up to date with what needs it.
-        said = work.download(&[], &requirements).await?;
+        said = work.download(&found, &requirements).await?;
     }
     if !said.succeeded {
         return Err(why(&work, wanted, &said).await);
     }
+    let needed = built_in::take_away(&there, &work.wheels, built_in)?;
     let unpacked = work.unpack(|name| {
         let before = lock.python.get(name).and_then(|entry| entry.asked.clone());
         let mut asked = wanted.iter().filter(|wanted| wanted.name == name).peekable();
@@ -110,13 +116,35 @@ pub(crate) async fn fetch(
             }
         }
     })?;
-    match unpacked.len() {
-        count if count > LOCKED_MAX => {
-            let said = format!("that makes {count} packages, at most {LOCKED_MAX} are kept");
-            Err(PackageError::Unresolved { client: "pip", asked: asked(wanted), said })
-        }
-        _ => Ok(unpacked),
+    if unpacked.len() > LOCKED_MAX {
+        let said = format!("that makes {} packages, at most {LOCKED_MAX} are kept", unpacked.len());
+        return Err(PackageError::Unresolved { client: "pip", asked: asked(wanted), said });
     }
+    check_newest(&work, wanted, &unpacked).await?;
+    Ok((unpacked, needed))
+}
+
+/// Refuses a version of a wanted package that is not the newest, unless the caller said which version is wanted: resolvers go
+/// back years until they find one that needs nothing that is not there.
+async fn check_newest(work: &Work<'_>, wanted: &[Wanted], unpacked: &[Unpacked]) -> Result<(), PackageError> {
+    let open: Vec<&Wanted> = wanted.iter().filter(|wanted| !wanted.has_version()).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = open.iter().map(|wanted| wanted.name.as_str()).collect();
+    // Without a target, older versions of pip do not look for another Python. Nothing is installed there.
+    let nowhere = work.empty.join("nowhere");
+    let nowhere = nowhere.to_string_lossy();
+    let found = work.newest(&["--no-deps", "--python-version", "3.13", "--target", &nowhere], &names).await.unwrap_or_default();
+    for Install { metadata, .. } in found {
+        let name = normal(&metadata.name);
+        let Some(own) = unpacked.iter().find(|own| own.name == name) else { continue };
+        if is_version(&metadata.version) && own.entry.version != metadata.version.replace('-', "_") {
+            let (version, newest) = (own.entry.version.clone(), metadata.version);
+            return Err(PackageError::Outdated { name, version, newest });
+        }
+    }
+    Ok(())
 }
 
 /// Fetches the locked packages that the store does not have, each by its hash.
@@ -167,6 +195,16 @@ impl<'a> Work<'a> {
         arguments.extend(options);
         arguments.extend(requirements.iter().map(String::as_str));
         self.pip.run(&self.empty, &arguments).await
+    }
+
+    /// Returns what pip would install on this machine, with native code too; `None` if it says nothing of use.
+    async fn newest(&self, options: &[&str], names: &[&str]) -> Option<Vec<Install>> {
+        let mut probe = vec!["install", "--dry-run", "--ignore-installed", "--no-input", "--only-binary", ":all:"];
+        probe.extend(["--report", "-", "--quiet"]);
+        probe.extend(options);
+        probe.extend(names);
+        let report = self.pip.run(&self.empty, &probe).await.ok().filter(|report| report.succeeded)?;
+        serde_json::from_str::<Report>(&report.out).ok().map(|report| report.install)
     }
 
     /// Unpacks the wheels that were fetched; `asked` says with which extras a package is asked for, if it is.
@@ -246,21 +284,9 @@ fn asked(wanted: &[Wanted]) -> String {
 
 /// Explains why pip found no matching package: it tests whether packages with native code exist.
 async fn why(work: &Work<'_>, wanted: &[Wanted], said: &Said) -> PackageError {
-    let mut probe = vec![
-        "install",
-        "--dry-run",
-        "--ignore-installed",
-        "--no-input",
-        "--only-binary",
-        ":all:",
-        "--report",
-        "-",
-        "--quiet",
-    ];
-    probe.extend(wanted.iter().map(|wanted| wanted.text.as_str()));
-    let report = work.pip.run(&work.empty, &probe).await.ok().filter(|report| report.succeeded);
-    let found = report.and_then(|report| serde_json::from_str::<Report>(&report.out).ok());
-    let urls = found.into_iter().flat_map(|report| report.install).map(|each| each.download_info.url);
+    let names: Vec<&str> = wanted.iter().map(|wanted| wanted.text.as_str()).collect();
+    let found = work.newest(&[], &names).await.unwrap_or_default();
+    let urls = found.into_iter().map(|each| each.download_info.url);
     let files = urls.filter_map(|url| Some(url.split(['#', '?']).next()?.rsplit('/').next()?.to_owned()));
     for file in files.filter(|file| !file.ends_with(PURE)).take(PROBES_MAX) {
         let mut parts = file.split('-');
@@ -286,6 +312,13 @@ struct Report {
 #[derive(Deserialize)]
 struct Install {
     download_info: DownloadInfo,
+    metadata: Named,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    version: String,
 }
 
 #[derive(Deserialize)]
