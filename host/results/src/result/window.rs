@@ -157,6 +157,8 @@ impl Window {
     /// Adds `text` as lines of its own.
     pub(super) fn push_lines(&mut self, text: &str) {
         if !self.is_empty() && !self.ends_line() {
+            // What stands below the cursor is not overwritten.
+            self.settle();
             self.push("\n");
         }
         self.push(text);
@@ -173,17 +175,17 @@ impl Window {
 
     /// Returns the settled text, including the current line, as if the text ended here.
     fn whole(&self) -> Cow<'_, Settled> {
-        if self.line.text().is_empty() {
+        if self.line.is_empty() {
             return Cow::Borrowed(&self.settled);
         }
         let mut whole = self.settled.clone();
-        whole.push(self.line.text());
+        whole.push(&self.line.text());
         Cow::Owned(whole)
     }
 
     /// Bytes of the text that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.settled.kept_bytes().saturating_add(self.line.text().len())
+        self.settled.kept_bytes().saturating_add(self.line.len())
     }
 
     /// Gives back memory that only a longer text would need.
@@ -198,22 +200,25 @@ impl Window {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.settled.bytes == 0 && self.line.text().is_empty()
+        self.settled.bytes == 0 && self.line.is_empty()
     }
 
     fn ends_line(&self) -> bool {
-        self.line.text().is_empty() && self.settled.ends_line()
+        if self.line.is_empty() { self.settled.ends_line() } else { self.line.text().ends_with('\n') }
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
-        self.settled.bytes.saturating_add(self.line.text().len() as u64)
+        self.settled.bytes.saturating_add(self.line.len() as u64)
     }
 
     pub(super) fn total_lines(&self) -> u64 {
-        match self.line.text() {
-            "" => self.settled.total_lines(),
-            _ => self.settled.newlines.saturating_add(1),
+        if self.line.is_empty() {
+            return self.settled.total_lines();
         }
+        let text = self.line.text();
+        let newlines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        let open = u64::from(!text.ends_with('\n'));
+        self.settled.newlines.saturating_add(newlines).saturating_add(open)
     }
 
     /// The text as a result shows it. `place` tells where all of it is.
