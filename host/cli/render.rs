@@ -268,13 +268,17 @@ impl<W: Write> Transcript<W> {
 
     fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
         self.flush()?;
+        // Data is a tree where that can be drawn, and otherwise what its language prints, if it prints anything: never both.
+        let data = if bundle.image().is_none() && bundle.markdown().is_none() { bundle.json() } else { None };
+        let tree = data.and_then(|json| self.tree(json));
         if let Some(image) = bundle.image() {
             self.image(&image)?;
-        } else if let (None, Some(json)) = (bundle.markdown(), bundle.json()) {
-            self.json(json)?;
         }
-        if let Some(text) = bundle.visible_text() {
-            self.block(text, bundle.markdown().is_some())?;
+        match (tree, bundle.visible_text(), data) {
+            (Some(tree), _, _) => self.block_lines(tree)?,
+            (None, Some(text), _) => self.block(text, bundle.markdown().is_some())?,
+            (None, None, Some(json)) => self.block_lines(pretty(json))?,
+            (None, None, None) => {}
         }
         self.progress.show();
         Ok(())
@@ -288,12 +292,10 @@ impl<W: Write> Transcript<W> {
         self.display(bundle)
     }
 
-    fn json(&mut self, json: &str) -> Result<(), CliError> {
-        let tree = match self.options.is_rich {
-            true => data::lines(json, self.options.look, self.options.width.saturating_sub(INDENT.len())),
-            false => None,
-        };
-        self.block_lines(tree.unwrap_or_else(|| pretty(json)))
+    /// JSON as lines of a tree or a table, where the reader is a terminal.
+    fn tree(&self, json: &str) -> Option<Vec<String>> {
+        let width = self.options.width.saturating_sub(INDENT.len());
+        self.options.is_rich.then(|| data::lines(json, self.options.look, width)).flatten()
     }
 
     /// Text of a display.

@@ -7,9 +7,13 @@ use cellar_engine::{
 use super::*;
 
 fn render(look: Look, images: Option<PathBuf>, kinds: Vec<EventKind>) -> String {
+    let is_rich = false;
+    let has_frames = true;
+    rendered(Options { look, width: 80, code_lines: Some(10), output_lines: None, is_rich, has_frames, images }, kinds)
+}
+
+fn rendered(options: Options, kinds: Vec<EventKind>) -> String {
     let mut out = Vec::new();
-    let options =
-        Options { look, width: 80, code_lines: Some(10), output_lines: None, is_rich: false, has_frames: true, images };
     let mut transcript = Transcript::new(&mut out, options);
     for (seq, kind) in kinds.into_iter().enumerate() {
         transcript.event(&Event { seq: seq as u64, kind }).expect("written");
@@ -62,6 +66,29 @@ fn a_cell_shows_its_code_its_output_and_its_end() {
         "[1/1] Python · long\n{code}… 10 more lines\n  half and half\n  {{\n    \"a\": 1\n  }}\n· read a.csv bytes=3\n✓ 12 ms\n\n"
     );
     assert_eq!(render(FILE, None, kinds), expected);
+}
+
+/// A list: its JSON, and what Python prints of it.
+fn list() -> EventKind {
+    let text = |mime: &str, text: &str| (mime.to_owned(), MimeData::Text(text.to_owned()));
+    let data = MimeBundle(vec![text("application/json", "[1,[2,\"a\"]]"), text("text/plain", "[1, [2, 'a']]")]);
+    EventKind::Display { index: 0, data, display_id: None, is_value: true }
+}
+
+#[test]
+fn a_list_is_shown_once() {
+    let kinds = || {
+        let mut kinds = started(vec![Cell::new(Language::Python, "x")]);
+        kinds.extend([list(), ends(Outcome::Complete)]);
+        kinds
+    };
+    assert_eq!(render(FILE, None, kinds()), "[1/1] Python\n│ x\n  [1, [2, 'a']]\n✓ 12 ms\n\n");
+    // At a prompt, without frames and times.
+    let (look, output_lines, images) = (FILE, None, None);
+    let options =
+        Options { look, width: 80, code_lines: Some(10), output_lines, is_rich: true, has_frames: false, images };
+    let tree = rendered(options, kinds());
+    assert_eq!(tree.matches('2').count(), 1, "{tree}");
 }
 
 #[test]
