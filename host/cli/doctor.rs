@@ -85,7 +85,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
     }
-    let machine = machine();
+    let machine = machine(&host.guests);
     if config.charts && machine.font.is_none() {
         let remedy = "charts are drawn as SVG and not as PNG: install a font, such as Debian's `fonts-liberation`";
         problems.push(remedy.to_owned());
@@ -279,7 +279,7 @@ fn llm(llm: &Llm) -> LlmJson {
 }
 
 /// Features of this machine that make sandboxes faster or tighter.
-fn machine() -> MachineJson {
+fn machine(guests: &Path) -> MachineJson {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let Available { landlock, seccomp, protection_keys } = cellar_isolation::available();
     MachineJson {
@@ -291,7 +291,7 @@ fn machine() -> MachineJson {
         landlock,
         seccomp,
         protection_keys,
-        font: cellar_charts::font(),
+        font: cellar_charts::font(guests),
         kernel: release,
     }
 }

@@ -129,7 +129,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         }
         Command::Work { job, seconds, request } => {
             let done = match job.as_str() {
-                cellar_charts::JOB => cellar_charts::serve(seconds),
+                cellar_charts::JOB => cellar_charts::serve(seconds, request.as_deref().map(std::path::Path::new)),
                 cellar_tables::convert::JOB => {
                     cellar_tables::convert::serve(seconds, request.as_deref().unwrap_or_default())
                 }

@@ -44,6 +44,42 @@ impl Original {
     }
 }
 
+/// A package as Debian has built it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Package {
+    /// Folder below `pool` of the mirror.
+    pub(crate) pool: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) sha256: &'static str,
+    /// Variable of the environment that names the file when it was fetched by other means.
+    pub(crate) variable: &'static str,
+}
+
+impl Package {
+    /// The package's file, fetched unless the cache has it.
+    pub(crate) fn fetch(&self, workshop: &Workshop) -> Result<PathBuf> {
+        let Self { pool, file, sha256, variable } = self;
+        workshop.file_source(file, sha256, |target| {
+            if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+                fs::copy(&path, target).with_context(|| format!("could not copy {variable}={}", path.display()))?;
+                return Ok(());
+            }
+            let mirrors = mirrors(Path::new("/etc/apt"))?;
+            let log = target.with_extension("log");
+            let fetched = mirrors.iter().any(|mirror| {
+                let address = format!("{}/pool/{pool}/{file}", mirror.address.trim_end_matches('/'));
+                run(Command::new("/usr/lib/apt/apt-helper").arg("download-file").arg(address).arg(target), &log).is_ok()
+            });
+            ensure!(
+                fetched,
+                "`{file}` could not be fetched from the {} mirror(s) of /etc/apt. Fetch it yourself, SHA-256 {sha256}, and set {variable} to its path",
+                mirrors.len()
+            );
+            Ok(())
+        })
+    }
+}
+
 /// Lets apt fetch the source package with a configuration of its own, which leaves the machine's as it is.
 fn fetch(original: &Original, target: &Path) -> Result<()> {
     let folder = target.parent().context("the target needs a folder")?.join("apt");

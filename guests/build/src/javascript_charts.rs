@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cache::Bench;
+use crate::fonts;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
 use crate::javascript;
+use crate::python::copy_tree;
 use crate::workshop::Workshop;
 
 /// The recipe of the guest that draws charts.
@@ -29,11 +31,14 @@ impl Guest for JavaScriptCharts {
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
         javascript::inputs(workshop, inputs)?;
+        inputs.value("fonts", fonts::inputs(workshop)?.digest());
         inputs.tree("guests/javascript-charts", &folder(workshop))?;
         Ok(())
     }
 
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
+        // For whoever draws the charts: the guest itself does not see them.
+        copy_tree(&fonts::folder(workshop)?, &bench.out.join("fonts"))?;
         javascript::build(workshop, bench, Some(&folder(workshop)))
     }
 }

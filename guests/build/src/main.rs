@@ -10,6 +10,7 @@ mod component;
 mod debian;
 mod deno;
 mod exceptions;
+mod fonts;
 mod guest;
 mod host;
 mod inputs;

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cache::Bench;
+use crate::fonts;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
 use crate::python::{self, Additions};
@@ -45,6 +46,7 @@ impl Guest for PythonData {
         python::inputs(workshop, inputs)?;
         inputs.value("packages", recipes::inputs(workshop)?.digest());
         inputs.value("pure packages", packages::inputs(workshop)?.digest());
+        inputs.value("fonts", fonts::inputs(workshop)?.digest());
         inputs.tree("guests/python-data", &folder(workshop))?;
         Ok(())
     }
@@ -55,6 +57,7 @@ impl Guest for PythonData {
             own: ["descriptors.c", "exceptions.c", "fenv.c", "hypot.c"].map(|name| folder.join(name)).to_vec(),
             includes: vec![folder.join("include")],
             library: vec![packages::pure(workshop)?],
+            fonts: Some(fonts::folder(workshop)?),
             prelude: Some(folder.join("prelude")),
             ..Additions::default()
         };
@@ -67,6 +70,15 @@ impl Guest for PythonData {
         additions.objects.extend(compiled.archives);
         python::build(workshop, bench, &additions)
     }
+}
+
+/// A folder with the packages in pure Python, and what they are made from.
+pub(crate) fn pure(workshop: &Workshop) -> Result<PathBuf> {
+    packages::pure(workshop)
+}
+
+pub(crate) fn pure_inputs(workshop: &Workshop) -> Result<Inputs> {
+    packages::inputs(workshop)
 }
 
 /// What of the guest is in the checkout.

@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, labels, plots, ranks, sizes, tables, texts
+    from _cellar_prelude import datasets, documents, drawing, figures, fonts, formats, labels, plots, ranks, sizes, tables, texts
     from _cellar_prelude.platform import likeness
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
@@ -66,6 +66,8 @@ def names():
     datasets.begin()
     drawing.begin()
     plots.begin()
+    fonts.begin()
+    figures.begin()
     ranks.begin()
     _explain_absent_packages()
     return {

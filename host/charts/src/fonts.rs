@@ -1,7 +1,8 @@
-//! Fonts of this machine: PNGs are drawn with them, and Vega uses the widths of their characters for the layout of charts.
+//! Fonts of this machine, and those that came with the guest, for scripts that a machine often has no font of: PNGs are drawn with them, and Vega uses the widths of their characters for the layout of charts.
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -31,7 +32,10 @@ const OTHER_WIDTH: u64 = 1000;
 /// reads all fonts.
 const SEARCHES_MAX: usize = 256;
 
-/// Fonts of this machine.
+/// Folder of the guest's own fonts, below that of the guest.
+const FOLDER: &str = "fonts";
+
+/// Fonts of this machine and of the guest.
 #[derive(Debug)]
 pub(crate) struct Fonts {
     database: Arc<Database>,
@@ -42,10 +46,13 @@ pub(crate) struct Fonts {
 }
 
 impl Fonts {
-    /// Loads the fonts of the system.
-    pub(crate) fn of_this_machine() -> Fonts {
+    /// Loads the fonts of the system, and then those of the guest in this folder, if there are any.
+    pub(crate) fn load(guest: Option<&Path>) -> Fonts {
         let mut database = Database::new();
         database.load_system_fonts();
+        if let Some(guest) = guest {
+            database.load_fonts_dir(guest.join(FOLDER));
+        }
         Fonts::of(database)
     }
 
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn characters_of_a_font_have_widths() {
-        let fonts = Fonts::of_this_machine();
+        let fonts = Fonts::load(None);
         let widths: Value = serde_json::from_str(fonts.widths()).expect("widths are JSON");
         let of = |style: &str, character: &str| widths[style][character].as_f64().expect("a width");
         // In any font without serifs.

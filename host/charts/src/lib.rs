@@ -35,6 +35,7 @@ mod painter;
 mod png;
 
 use std::{
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
@@ -170,7 +171,7 @@ impl Charts {
     /// Converts an SVG to a PNG in a separate process. Where there is none, an SVG with only elements of charts is
     /// converted in this process.
     async fn png(&self, kind: painter::Kind, svg: &str, deadline: Instant) -> Result<Vec<u8>, ChartError> {
-        if let Some(png) = painter::in_process(kind, svg, self.timeout, deadline.into()).await {
+        if let Some(png) = painter::in_process(kind, svg, &self.inner.guest(), self.timeout, deadline.into()).await {
             return png;
         }
         let (inner, svg) = (self.inner.clone(), svg.to_owned());
@@ -271,8 +272,13 @@ fn picture_error(error: ChartError) -> RenderError {
 }
 
 impl Inner {
+    /// Folder of the guest.
+    fn guest(&self) -> PathBuf {
+        self.host.config().guests.join(GuestName::JavaScriptCharts.name())
+    }
+
     fn fonts(&self) -> &Fonts {
-        self.fonts.get_or_init(Fonts::of_this_machine)
+        self.fonts.get_or_init(|| Fonts::load(Some(&self.guest())))
     }
 }
 
@@ -302,9 +308,9 @@ impl Renderer for Charts {
 }
 
 /// Returns the font family of charts that name none, on this machine; `None` when there is no font, and charts are drawn as
-/// SVG only. Searches all fonts.
-pub fn font() -> Option<String> {
-    Fonts::of_this_machine().family().map(str::to_owned)
+/// SVG only. `guests` is the folder of guests. Searches all fonts.
+pub fn font(guests: &Path) -> Option<String> {
+    Fonts::load(Some(&guests.join(GuestName::JavaScriptCharts.name()))).family().map(str::to_owned)
 }
 
 /// Returns true if this is the MIME type of Vega or Vega-Lite specifications, of any version. Those of Vega-Lite 5 are

@@ -6,6 +6,7 @@
 
 use std::{
     io::{self, Read, Write},
+    path::Path,
     time::Duration,
 };
 
@@ -37,19 +38,19 @@ const PICTURE: u8 = b'p';
 /// The name of the job.
 pub const JOB: &str = "draw-chart";
 
-/// Draws the SVG on standard input, and writes a PNG, or the reason why there is none, to standard output. Restricts the
-/// process first: `seconds` of processor time, limited memory, no files, and it ends with its parent.
+/// Draws the SVG on standard input, and writes a PNG, or the reason why there is none, to standard output; `guest` is the
+/// folder of the guest, whose fonts are used besides those of the machine. Restricts the process first: `seconds` of processor time, limited memory, no files, and it ends with its parent.
 ///
 /// # Errors
 /// The streams fail, or a bound cannot be set.
-pub fn serve(seconds: u64) -> io::Result<()> {
+pub fn serve(seconds: u64, guest: Option<&Path>) -> io::Result<()> {
     cellar_worker::bound(seconds, MEMORY_BYTES)?;
     let (mut kind, mut svg) = ([0], String::new());
     let mut stdin = io::stdin().lock();
     stdin.read_exact(&mut kind)?;
     stdin.take((SVG_BYTES_MAX as u64).saturating_add(1)).read_to_string(&mut svg)?;
     let checked = if kind == [PICTURE] { check_picture(&svg) } else { check(&svg) };
-    let drawn = checked.and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
+    let drawn = checked.and_then(|checked| png::png(&checked, &Fonts::load(guest), Effort::Any));
     let mut answer = Vec::new();
     match drawn {
         Ok(png) => {
@@ -86,11 +87,13 @@ pub(crate) enum Kind {
 pub(crate) async fn in_process(
     kind: Kind,
     svg: &str,
+    guest: &Path,
     timeout: Duration,
     deadline: Instant,
 ) -> Option<Result<Vec<u8>, ChartError>> {
     // Without a process it is drawn here.
-    let child = cellar_worker::start_job(JOB, timeout.as_secs().saturating_add(1), None, Input::Pipe).await?;
+    let guest = guest.to_str().map(str::to_owned);
+    let child = cellar_worker::start_job(JOB, timeout.as_secs().saturating_add(1), guest, Input::Pipe).await?;
     Some(match tokio::time::timeout_at(deadline, ask(child, kind, svg)).await {
         Ok(answered) => answered.unwrap_or_else(|error| Err(ChartError::Crash(error.to_string()))),
         // The process was killed with the future that waited for it.

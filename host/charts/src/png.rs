@@ -169,7 +169,7 @@ mod tests {
 
     fn png_of(svg: &str) -> Result<Vec<u8>, String> {
         let document = check(svg).map_err(|error| error.to_string())?;
-        png(&document, &Fonts::of_this_machine(), Effort::Little).map_err(|error| error.to_string())
+        png(&document, &Fonts::load(None), Effort::Little).map_err(|error| error.to_string())
     }
 
     fn svg(size: &str, body: &str) -> String {
