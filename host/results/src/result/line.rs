@@ -213,6 +213,11 @@ impl Line {
         self.text.len().saturating_add(others).saturating_add(self.escape.len())
     }
 
+    /// Lines of the text, the last of which may not have ended.
+    pub(super) fn lines(&self) -> u64 {
+        self.text().lines().count() as u64
+    }
+
     /// Returns true if there is no text.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0

@@ -157,7 +157,6 @@ impl Window {
     /// Adds `text` as lines of its own.
     pub(super) fn push_lines(&mut self, text: &str) {
         if !self.is_empty() && !self.ends_line() {
-            // What stands below the cursor is not overwritten.
             self.settle();
             self.push("\n");
         }
@@ -215,10 +214,7 @@ impl Window {
         if self.line.is_empty() {
             return self.settled.total_lines();
         }
-        let text = self.line.text();
-        let newlines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-        let open = u64::from(!text.ends_with('\n'));
-        self.settled.newlines.saturating_add(newlines).saturating_add(open)
+        self.settled.newlines.saturating_add(self.line.lines())
     }
 
     /// The text as a result shows it. `place` tells where all of it is.
