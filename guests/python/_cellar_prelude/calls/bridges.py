@@ -8,7 +8,6 @@ of a cell are rewritten to the second form; see `rewrite`.
 import asyncio
 import inspect
 import json
-import re
 import sys
 
 import _cellar
@@ -85,29 +84,10 @@ def json_text(value, what):
     encode = _encoders.pop() if _encoders else _make_encoder()
     try:
         text = "".join(encode(value, 0))
-        if _LONG_NUMBER.search(text):
-            _refuse_long_integers(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} must be plain data (JSON): {error}") from None
     _encoders.append(encode)
     return text
-
-
-# A whole number of more than 64 bits, or a text that has as many digits.
-_LONG_NUMBER = re.compile("[0-9]{19}")
-
-
-def _refuse_long_integers(value):
-    """Raises where a whole number is of more than 64 bits, which most readers of JSON would round."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise ValueError(f"an int of {value.bit_length()} bits is more than JSON carries unchanged; send it as a str")
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple, set, frozenset)):
-        tolist = getattr(value, "tolist", None)
-        value = tolist() if callable(tolist) else ()
-    for each in value if not isinstance(value, (str, int, float)) else ():
-        _refuse_long_integers(each)
 
 
 def from_json(text):
