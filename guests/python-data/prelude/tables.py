@@ -46,7 +46,13 @@ def begin():
     global np, pd, DataFrameFormatter, SeriesFormatter
     import numpy as np
     import pandas as pd
+    from pandas._config import config
     from pandas.io.formats.format import DataFrameFormatter, SeriesFormatter
+
+    # As in Jupyter: without a kernel's shell, pandas takes this for a terminal, and leaves out the columns that are too many for one.
+    columns = "display.max_columns"
+    config._registered_options[columns] = config._registered_options[columns]._replace(defval=20)
+    pd.reset_option(columns)
 
     display.additions.update({pd.DataFrame: represent, pd.Series: represent})
 
@@ -85,11 +91,11 @@ def _markdown(frame):
     columns = pd.get_option("display.max_columns") or 20
     shown = DataFrameFormatter(frame, max_rows=min(rows or limit, limit), max_cols=columns, show_dimensions=False)
     names, *cells = shown.get_strcols()
-    index = _index_cells(shown.tr_frame.index, names)
+    index = _index_cells(shown.tr_frame.index, shown.tr_frame.columns, names)
     if shown.is_truncated_horizontally:
         cells.insert(shown.tr_col_num, ["…"] * len(names))
     head, *body = ([*left, *map(_cell, right)] for left, right in zip(index, zip(*cells, strict=True), strict=True))
-    if frame.columns.nlevels == 1 and shown.has_index_names:
+    if frame.columns.nlevels == 1 and frame.columns.name is None and shown.has_index_names:
         # The names of the index stand in a line of their own, below those of the columns.
         levels = frame.index.nlevels
         named, *body = body
@@ -111,11 +117,16 @@ def _with_footer(series, table):
     return f"{rows}\n\n{footer}\n\n{size}" if rows else table
 
 
-def _index_cells(index, names):
-    """What stands before the cells of each line; several levels are several columns."""
+def _index_cells(index, columns, names):
+    """What stands before the cells of each line; several levels are several columns.
+
+    The names of the columns' levels stand before those in the last of them, as pandas has it.
+    """
     if index.nlevels == 1:
         return [[_cell(name)] for name in names]
     above = [[""] * index.nlevels for _ in range(len(names) - len(index))]
+    for line, name in zip(above, columns.names, strict=False):
+        line[-1] = "" if name is None else _cell(str(name))
     if above and any(name is not None for name in index.names):
         above[-1] = ["" if name is None else _cell(str(name)) for name in index.names]
     return [*above, *([_cell(str(part)) for part in label] for label in index)]
