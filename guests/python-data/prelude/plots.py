@@ -9,6 +9,7 @@ import sys
 import types
 import zlib
 
+from _cellar_prelude import chart_data
 from _cellar_prelude.cells import cells
 from _cellar_prelude.notebook import display, ipython, magics
 from _cellar_prelude.platform import faults, streams
@@ -81,6 +82,7 @@ def begin():
     for params in (matplotlib.rcParamsDefault, matplotlib.rcParamsOrig):
         dict.__setitem__(params, "backend", "inline")
     display.additions[Figure] = _representations
+    chart_data.begin()
     # A picture is shown as PNG, which loses nothing, where it can be.
     own = Image.Image._repr_jpeg_
     Image.Image._repr_jpeg_ = lambda self: own(self) if self.mode == "CMYK" else None
@@ -113,6 +115,9 @@ def _representations(figure):
         options = {"dpi": figure.dpi * scale, **_colours(figure), **_options["print_figure_kwargs"]}
         figure.canvas.print_figure(made, format=form, **options)
         found[mime] = made.getvalue().decode() if form == "svg" else made.getvalue()
+    chart = chart_data.represent(figure)
+    if chart is not None:
+        found[chart_data.TYPE] = chart
     return found
 
 

@@ -1,8 +1,11 @@
-//! Charts as clients have them, of the specifications in Vega-Lite that cells display: plain lines, points, bars and sectors,
-//! with the data in the specification. What is more than that is no chart to clients, who have its picture.
+//! Charts as clients have them, of figures of Matplotlib, whose data the guest says, and of the specifications in Vega-Lite
+//! that cells display: plain lines, points, bars and sectors, with the data in the specification. What is more than that is no chart to clients, who have its picture.
 
 use serde_json::{Map, Value, json};
 
+/// Type of the charts that the data guest makes of figures of Matplotlib, and their kinds.
+pub(super) const FIGURE: &str = "application/vnd.e2b.chart+json";
+const KINDS: [&str; 6] = ["line", "scatter", "bar", "pie", "box_and_whisker", "superchart"];
 /// Points of a chart; one with more has only its picture.
 const POINTS_MAX: usize = 10_000;
 /// Lines of a chart, each of which is looked for among the others.
@@ -10,6 +13,11 @@ const LINES_MAX: usize = 100;
 
 /// The chart that a specification describes, if it is one that clients know.
 pub(super) fn chart(mime_type: &str, text: &str) -> Option<Value> {
+    if mime_type == FIGURE {
+        // The guest writes it; what is none of theirs is left out.
+        let chart: Value = serde_json::from_str(text).ok()?;
+        return chart.get("type").and_then(Value::as_str).is_some_and(|kind| KINDS.contains(&kind)).then_some(chart);
+    }
     if !mime_type.starts_with("application/vnd.vegalite.v") {
         return None;
     }
@@ -191,5 +199,14 @@ mod tests {
             assert!(of(&other).is_none(), "{other}");
         }
         assert!(chart("application/json", "{}").is_none() && chart(TYPE, "{").is_none());
+    }
+
+    #[test]
+    fn a_figure_says_its_chart_itself() {
+        let bars = r#"{"type":"bar","title":null,"elements":[{"label":"a","group":"","value":1}]}"#;
+        assert_eq!(chart(FIGURE, bars).map(|chart| chart["elements"][0]["value"].clone()), Some(1.into()));
+        for text in ["{", "[]", r#"{"type":"else"}"#, r#"{"elements":[]}"#] {
+            assert_eq!(chart(FIGURE, text), None, "{text}");
+        }
     }
 }

@@ -96,7 +96,7 @@ pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox
             let guests = if guests.is_empty() { &usual[..] } else { guests };
             let opening = Opening {
                 guests: guests.iter().map(|guest| guest.name().to_owned()).collect(),
-                environment: new.environment.clone(),
+                environment: environment(&new),
                 ..Opening::default()
             };
             make(account, fresh(name, language_name(*language)), account.tenant.create_as(&id, false, None, opening))
@@ -112,6 +112,17 @@ pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox
             make(account, sandbox.clone(), copy(account, &snapshot, &sandbox)).await
         }
     }
+}
+
+/// Returns the variables of a sandbox: what the caller sets, and the one by which programs know where they are; the data
+/// guest tells of charts where it is set.
+fn environment(new: &NewSandbox) -> Vec<(String, String)> {
+    let own = ("E2B_SANDBOX".to_owned(), "true".to_owned());
+    [own]
+        .into_iter()
+        .filter(|(name, _)| new.environment.iter().all(|(given, _)| given != name))
+        .chain(new.environment.iter().cloned())
+        .collect()
 }
 
 /// Returns the guests of a template that names none. E2B's have NumPy and pandas; so has this one, where that guest is

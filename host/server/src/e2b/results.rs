@@ -43,6 +43,9 @@ pub(super) fn result(bundle: &MimeBundle, is_main: bool) -> Value {
             {
                 result.insert("chart".to_owned(), chart);
             }
+            if mime_type == charts::FIGURE {
+                continue;
+            }
             extra.insert(mime_type.clone(), if is_json { json_of(data) } else { text_of(data).into() });
         }
     }
