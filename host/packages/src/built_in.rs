@@ -89,7 +89,8 @@ mod tests {
         let built_in = [of("pillow", "12.3.0"), of("numpy", "2.5.5"), of("../evil", "1")];
         let wanted = Wanted::parse("numpy").expect("a name");
         write_wheels(&folder, &built_in, &[wanted]).expect("written");
-        let written: Vec<_> = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+        let written: Vec<_> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
         assert_eq!(written, ["pillow-12.3.0-py3-none-any.whl"]);
         // pip copies what it takes; one of the registry's that has the same name is not ours.
         fs::copy(folder.join(&written[0]), fetched.join(&written[0])).expect("copied");

@@ -135,7 +135,8 @@ async fn check_newest(work: &Work<'_>, wanted: &[Wanted], unpacked: &[Unpacked])
     // Without a target, older versions of pip do not look for another Python. Nothing is installed there.
     let nowhere = work.empty.join("nowhere");
     let nowhere = nowhere.to_string_lossy();
-    let found = work.newest(&["--no-deps", "--python-version", "3.13", "--target", &nowhere], &names).await.unwrap_or_default();
+    let found =
+        work.newest(&["--no-deps", "--python-version", "3.13", "--target", &nowhere], &names).await.unwrap_or_default();
     for Install { metadata, .. } in found {
         let name = normal(&metadata.name);
         let Some(own) = unpacked.iter().find(|own| own.name == name) else { continue };
