@@ -192,7 +192,18 @@
 
   // ---- Streams and events, when they are asked for
 
-  lazy(process, ["argv"], () => ({ argv: ["/usr/bin/node", kit.cellFile()] }));
+  // While the image is baked there is no folder to work in yet.
+  let argv;
+  Object.defineProperty(process, "argv", {
+    get() {
+      const made = argv ?? ["/usr/bin/node", kit.cellFile()];
+      if (host.currentCell() !== 0) argv = made;
+      return made;
+    },
+    set: (value) => void (argv = value),
+    enumerable: true,
+    configurable: true,
+  });
   lazy(process, ["stdout", "stderr"], () => kit.platform("stdio"));
   Object.defineProperty(process, "stdin", {
     get: () => kit.platform("stdin").stream(),

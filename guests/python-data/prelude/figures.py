@@ -56,7 +56,10 @@ def _change_export(module):
     def to_image(fig, format=None, width=None, height=None, scale=None, validate=True, engine=None):  # noqa: A002 - Plotly's names
         """Convert a figure to a static image bytes string: png, jpg, webp, svg or pdf."""
         figure = module.validate_coerce_fig_to_dict(fig, validate)
-        return picture(figure, format or module.defaults.default_format, width, height, scale)
+        try:
+            return picture(figure, format or module.defaults.default_format, width, height, scale)
+        except NotDrawn as reason:
+            raise ValueError(f"this figure is not drawn here: {reason}; fig.write_html keeps it as a page") from None
 
     to_image.__module__ = module.__name__
     module.to_image = to_image
