@@ -125,8 +125,10 @@ async function main() {
     process.emit("beforeExit", process.exitCode ?? 0);
     await turn(0);
   } while (kit.hasTimers() || kit.hasCalls());
-  process.emit("exit", process.exitCode ?? 0);
+  // `process.exit` tells who listens.
   if (process.exitCode) process.exit();
+  process.emit("exit", 0);
+  if (process.exitCode) host.exit(Number(process.exitCode));
 }
 
 module.exports = { main };

@@ -36,9 +36,9 @@ impl Line {
         while let Some(place) = text.find(['\r', '\x1b']) {
             self.push_lines(&text[..place], &mut settled);
             let rest = &text[place..];
-            if rest.starts_with('\r') {
+            if let Some(behind) = rest.strip_prefix('\r') {
                 self.cursor = 0;
-                text = &rest[1..];
+                text = behind;
                 continue;
             }
             match escape(rest) {
