@@ -13,8 +13,8 @@ use std::{
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use cellar_connectors::{
-    Bounds, Comparison, ConnectorOptions, Connectors, FetchOptions, FilesFetch, FilesPlace, Filter, Kind, Objects,
-    ObjectsOptions, Parameter, ParameterKind, Secret,
+    Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, FetchOptions, FilesFetch, FilesPlace, Filter, Kind,
+    Objects, ObjectsOptions, Parameter, ParameterKind, Secret,
 };
 use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
@@ -305,6 +305,7 @@ fn files_of_an_object_store_are_rows_of_a_connector() {
         name: "least".to_owned(),
         kind: ParameterKind::Integer,
         description: String::new(),
+        is_list: false,
         is_required: false,
         default: Value::Null,
         choices: Vec::new(),
@@ -322,6 +323,7 @@ fn files_of_an_object_store_are_rows_of_a_connector() {
             format: None,
             select: Some(vec!["t".to_owned()]),
             filters: vec![least.clone()],
+            csv: CsvOptions::default(),
         },
     };
     let fetches = ["events/*/*.parquet", "events/*.csv"].map(fetch);

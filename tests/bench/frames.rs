@@ -6,7 +6,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow_schema::{Field, Schema};
-use cellar_connectors::{Bounds, ConnectorOptions, Connectors, FetchOptions, FilesFetch, FilesPlace, Kind};
+use cellar_connectors::{Bounds, ConnectorOptions, Connectors, CsvOptions, FetchOptions, FilesFetch, FilesPlace, Kind};
 use cellar_engine::{
     Bridges, GuestName, SessionConfig,
     bridges::{
@@ -35,7 +35,13 @@ fn frames(plan: &Plan) -> Vec<Line> {
     for (name, _) in FETCHES {
         let file = std::fs::File::create(folder.path().join(format!("{name}.parquet"))).expect("a file");
         table(name == "few").write_parquet(file).expect("a table can be written");
-        let asks = FilesFetch { path: format!("{name}.parquet"), format: None, select: None, filters: Vec::new() };
+        let asks = FilesFetch {
+            path: format!("{name}.parquet"),
+            format: None,
+            select: None,
+            filters: Vec::new(),
+            csv: CsvOptions::default(),
+        };
         let (description, parameters, columns) = (String::new(), Vec::new(), Vec::new());
         fetches.insert(name.to_owned(), FetchOptions { description, parameters, columns, asks });
     }

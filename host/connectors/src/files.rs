@@ -1,13 +1,12 @@
 //! Files of a folder or an object store: Parquet, CSV, JSON lines, several as one table.
 
+mod csv;
 mod groups;
 mod place;
 
 use std::{
-    cell::Cell,
     collections::BTreeMap,
-    io::{self, BufRead, BufReader, Read},
-    rc::Rc,
+    io::{BufRead, BufReader},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -46,8 +45,6 @@ use place::{FileOf, Place};
 
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 1 << 16;
-/// Rows of CSV that are looked at to know the types of the columns.
-const INFERRED_ROWS: usize = 10_000;
 /// Maximum length of a line of JSON in bytes.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 /// Message about a file whose columns differ from those of the files before it.
@@ -275,38 +272,6 @@ impl Gathered<'_> {
         self.request.bounds.bytes.saturating_sub(self.bytes).saturating_sub(held)
     }
 
-    fn csv(&mut self, file: &FileOf, delimiter: u8) -> Result<(), FetchError> {
-        let broken =
-            |error: arrow_schema::ArrowError| FetchError::failed(format!("it is no CSV with a header: {error}"));
-        let format = arrow_csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
-        let (schema, _) =
-            format.infer_schema(BufReader::new(self.metered(file).0), Some(INFERRED_ROWS)).map_err(broken)?;
-        let schema = Arc::new(schema);
-        let wanted = self.wanted(&schema)?;
-        let (metered, left) = self.metered(file);
-        let reader = arrow_csv::ReaderBuilder::new(Arc::clone(&schema))
-            .with_format(format)
-            .with_batch_size(BATCH_ROWS)
-            .with_projection(wanted)
-            .build(BufReader::new(metered))
-            .map_err(broken)?;
-        for batch in reader {
-            let batch = batch.map_err(|error| {
-                FetchError::failed(format!("a row does not fit the types of those before: {error}"))
-            })?;
-            self.add(&batch, &batch.schema())?;
-            left.set(self.request.bounds.bytes);
-        }
-        Ok(())
-    }
-
-    /// Returns a reader of a file that yields at most the byte limit of a fetch until its budget is reset: rows are
-    /// gathered before they can be counted.
-    fn metered(&self, file: &FileOf) -> (Metered, Rc<Cell<usize>>) {
-        let left = Rc::new(Cell::new(self.request.bounds.bytes));
-        (Metered { reading: Reading { file: file.clone(), at: 0 }, left: Rc::clone(&left) }, left)
-    }
-
     fn json_lines(&mut self, file: &FileOf) -> Result<(), FetchError> {
         let mut reader = BufReader::new(Reading { file: file.clone(), at: 0 });
         let mut rows = JsonRows::new(&self.request.bounds, self.request.deadline);
@@ -431,22 +396,6 @@ fn damaged<E>(_: E) -> FetchError {
     FetchError::failed("it is damaged")
 }
 
-struct Metered {
-    reading: Reading<FileOf>,
-    left: Rc<Cell<usize>>,
-}
-
-impl Read for Metered {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.reading.read(buffer)?;
-        match self.left.get().checked_sub(length) {
-            Some(left) => self.left.set(left),
-            None => return Err(io::Error::other("its rows have more bytes than the fetch may have")),
-        }
-        Ok(length)
-    }
-}
-
 /// The rows for which a test holds; nothing where its parameter is not given.
 fn mask(
     batch: &RecordBatch,
@@ -454,6 +403,9 @@ fn mask(
     arguments: &Map<String, Value>,
 ) -> Result<Option<BooleanArray>, FetchError> {
     let unfit = || unfit(filter);
+    if let Some(Value::Array(items)) = arguments.get(&filter.parameter) {
+        return mask_of_list(batch, filter, items).map(Some);
+    }
     let column = batch.column_by_name(&filter.column).ok_or_else(unfit)?;
     let Some(value) = given(filter, column.data_type(), arguments)? else { return Ok(None) };
     let compared = match filter.comparison {
@@ -465,6 +417,26 @@ fn mask(
         Comparison::GreaterOrEqual => arrow_ord::cmp::gt_eq(column, &value),
     };
     compared.map(Some).map_err(|_| unfit())
+}
+
+/// The rows whose value is one of a list, or none of it.
+fn mask_of_list(batch: &RecordBatch, filter: &Filter, items: &[Value]) -> Result<BooleanArray, FetchError> {
+    let unfit = || unfit(filter);
+    let is_in = match filter.comparison {
+        Comparison::Equal => true,
+        Comparison::NotEqual => false,
+        _ => return Err(unfit()),
+    };
+    let mut found = vec![!is_in; batch.num_rows()];
+    for item in items {
+        let one = Map::from_iter([(filter.parameter.clone(), item.clone())]);
+        let Some(holds) = mask(batch, filter, &one)? else { continue };
+        for (found, holds) in found.iter_mut().zip(&holds) {
+            let holds = holds.unwrap_or_default();
+            *found = if is_in { *found || holds } else { *found && holds };
+        }
+    }
+    Ok(BooleanArray::from(found))
 }
 
 /// Returns the parameter's value for a test, cast to the type of the column. Returns `None` if the parameter is not given.

@@ -39,8 +39,8 @@ pub use error::{FetchError, FetchFault};
 pub use json::rows_of_json;
 pub use objects::{Objects, ObjectsOptions};
 pub use options::{
-    Bounds, Comparison, ConnectorOptions, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace, Filter,
-    HttpFetch, Kind, Pages, Secret, TableColumn,
+    Bounds, Comparison, ConnectorOptions, CsvOptions, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace,
+    Filter, HttpFetch, Kind, Pages, Secret, TableColumn,
 };
 pub use parameters::{Parameter, ParameterKind};
 pub use tool::{ToolAnswer, ToolSource};

@@ -18,6 +18,7 @@ use crate::{
     FetchSpec, Request, Source,
     error::{FetchError, FetchFault},
     rows::{ColumnKind, Rows, Value},
+    sql,
     tool::{Queries, as_text},
     unready,
 };
@@ -170,7 +171,8 @@ async fn read(
         connection.query_drop(mysql).await.map_err(fault)?;
     }
     connection.query_drop("START TRANSACTION READ ONLY").await.map_err(fault)?;
-    let values = names.iter().map(|name| sent(arguments.get(name).unwrap_or(&Json::Null))).collect::<Vec<_>>();
+    let values =
+        names.iter().map(|name| sent(sql::value_of(name, arguments).unwrap_or(&Json::Null))).collect::<Vec<_>>();
     let params = if values.is_empty() { Params::Empty } else { Params::Positional(values) };
     let mut result = connection.exec_iter(text, params).await.map_err(fault)?;
     let columns: Vec<_> =

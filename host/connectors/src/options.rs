@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use encoding_rs::Encoding;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -252,6 +253,32 @@ pub struct FilesFetch {
     pub select: Option<Vec<String>>,
     /// Tests that a row must pass, all of them.
     pub filters: Vec<Filter>,
+    /// Form of files of CSV.
+    pub csv: CsvOptions,
+}
+
+/// Form of files of CSV.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Character between the values of a row, in ASCII; by default, a tab in `.tsv`, otherwise a comma.
+    pub separator: Option<u8>,
+    /// True if numbers have a decimal comma, and may have points between thousands.
+    pub has_decimal_comma: bool,
+    /// Encoding of the text; UTF-8 by default.
+    pub encoding: Option<&'static Encoding>,
+}
+
+impl CsvOptions {
+    /// Returns an encoding by its name, such as `latin-1` or `windows-1252`.
+    pub fn encoding(name: &str) -> Option<&'static Encoding> {
+        let name = match name.to_ascii_lowercase().as_str() {
+            "latin-1" | "latin_1" => "latin1".to_owned(),
+            "utf-16" | "utf_16" => "utf-16le".to_owned(),
+            "cp1252" | "cp-1252" | "ansi" => "windows-1252".to_owned(),
+            name => name.replace('_', "-"),
+        };
+        Encoding::for_label(name.as_bytes())
+    }
 }
 
 /// Format of a file.

@@ -8,6 +8,8 @@ use crate::error::{FetchError, FetchFault, near};
 
 /// Maximum length of a text in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Maximum number of values in a list.
+pub(crate) const LIST_MAX: usize = 10_000;
 
 /// A parameter of a fetch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +20,8 @@ pub struct Parameter {
     pub kind: ParameterKind,
     /// Description for people and models.
     pub description: String,
+    /// True if the argument is a list of values of that type.
+    pub is_list: bool,
     /// True if the argument is required.
     pub is_required: bool,
     /// Default value; null if there is none.
@@ -153,10 +157,15 @@ impl Parameter {
             if value.is_null() {
                 continue;
             }
+            if what == "default" && self.is_list {
+                continue;
+            }
             *value = kind.read(value).ok_or_else(|| format!("`{what}` must be {}, not {value}", kind.expected()))?;
         }
-        let default = self.default.clone();
-        if default.is_null() { Ok(()) } else { self.within(default).map(|_| ()) }
+        if !self.default.is_null() {
+            self.default = self.read(&self.default).map_err(|expected| format!("`default` must be {expected}"))?;
+        }
+        Ok(())
     }
 
     /// # Errors
@@ -176,6 +185,22 @@ impl Parameter {
     }
 
     fn read(&self, value: &Value) -> Result<Value, String> {
+        match value {
+            Value::Array(items) if self.is_list => {
+                if items.len() > LIST_MAX {
+                    return Err(format!("a list of at most {LIST_MAX} values"));
+                }
+                let items = items.iter().map(|item| self.read_one(item));
+                let items =
+                    items.collect::<Result<Vec<_>, _>>().map_err(|expected| format!("a list, each {expected}"))?;
+                Ok(Value::Array(items))
+            }
+            _ if self.is_list => Err(format!("a list, each {}", self.kind.expected())),
+            value => self.read_one(value),
+        }
+    }
+
+    fn read_one(&self, value: &Value) -> Result<Value, String> {
         let read = self.kind.read(value).ok_or_else(|| self.kind.expected().to_owned())?;
         self.within(read)
     }
@@ -199,7 +224,15 @@ impl Parameter {
         add("enum", if self.choices.is_empty() { Value::Null } else { self.choices.clone().into() });
         add("minimum", self.min.clone().unwrap_or_default());
         add("maximum", self.max.clone().unwrap_or_default());
-        add("default", self.default.clone());
+        if self.is_list {
+            let mut list = Map::from_iter([("type".to_owned(), "array".into())]);
+            list.extend(schema.shift_remove("description").map(|about| ("description".to_owned(), about)));
+            list.insert("items".to_owned(), Value::Object(schema));
+            schema = list;
+        }
+        if !self.default.is_null() {
+            schema.insert("default".to_owned(), self.default.clone());
+        }
         Value::Object(schema)
     }
 }
@@ -277,6 +310,7 @@ mod tests {
             name: name.to_owned(),
             kind,
             description: String::new(),
+            is_list: false,
             is_required: default.is_null(),
             default,
             choices: Vec::new(),
@@ -305,6 +339,26 @@ mod tests {
         ] {
             assert_eq!(read(&parameters, given).as_deref(), Ok(expected));
         }
+    }
+
+    #[test]
+    fn lists_are_checked_value_by_value() {
+        let mut ids = parameter("ids", ParameterKind::Integer, Value::Null);
+        ids.is_list = true;
+        ids.max = Some(json!(9));
+        let parameters = [ids];
+        assert_eq!(read(&parameters, json!({"ids": [1, 2.0]})).as_deref(), Ok(r#"{"ids":[1,2]}"#));
+        assert_eq!(read(&parameters, json!({"ids": []})).as_deref(), Ok(r#"{"ids":[]}"#));
+        for (given, message) in [
+            (json!({"ids": 1}), "x.y: `ids` must be a list, each a whole number, not 1"),
+            (json!({"ids": [1, "a"]}), "x.y: `ids` must be a list, each a whole number, not [1,\"a\"]"),
+            (json!({"ids": [10]}), "x.y: `ids` must be a list, each at most 9, not [10]"),
+            (json!({"ids": [[1]]}), "x.y: `ids` must be a list, each a whole number, not [[1]]"),
+        ] {
+            assert_eq!(read(&parameters, given).as_ref().map_err(String::as_str), Err(message));
+        }
+        let schema = schema(&parameters);
+        assert_eq!(schema["properties"]["ids"], json!({"type": "array", "items": {"type": "integer", "maximum": 9}}));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Analysis of SQL before it is sent: positions of parameters, and the kind of statement.
 
+use serde_json::{Map, Value};
+
+use crate::parameters::LIST_MAX;
+
 /// SQL dialect, which determines the notation of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -12,17 +16,34 @@ pub(crate) enum Dialect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub(crate) text: String,
-    /// The names of the parameters: of each place for MySQL, of each number for the others.
+    /// The names of the parameters: of each place for MySQL, of each number for the others. That of a value of a list has `#`
+    /// and its position behind it.
     pub(crate) names: Vec<String>,
+    /// Lists that have no value, and so no place.
+    empty: Vec<String>,
 }
 
-/// Parses a statement with `:name` for parameters. Only reading statements are accepted. The database itself prevents
+/// The parameter that a name in a statement is of.
+pub(crate) fn name_of(name: &str) -> &str {
+    name.split_once('#').map_or(name, |(name, _)| name)
+}
+
+/// The value of a name in a statement.
+pub(crate) fn value_of<'a>(name: &str, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
+    match name.split_once('#') {
+        None => arguments.get(name),
+        Some((list, position)) => arguments.get(list)?.as_array()?.get(position.parse::<usize>().ok()?),
+    }
+}
+
+/// Parses a statement with `:name` for parameters, which is to be given these arguments: a list behind `in` stands for its
+/// values. Only reading statements are accepted. The database itself prevents
 /// writes; this check prevents what the database does not, such as `COPY … TO PROGRAM`.
 ///
 /// # Errors
 /// The statement is not accepted: the reason in words.
-pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
-    let mut statement = Statement { text: String::with_capacity(text.len()), names: Vec::new() };
+pub(crate) fn read(text: &str, dialect: Dialect, arguments: &Map<String, Value>) -> Result<Statement, String> {
+    let mut statement = Statement { text: String::with_capacity(text.len()), names: Vec::new(), empty: Vec::new() };
     let mut words: Vec<String> = Vec::new();
     let mut is_ended = false;
     let mut at = 0_usize;
@@ -61,7 +82,11 @@ pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
         let name = if first == ':' { word_length(&rest[1..]) } else { 0 };
         if name > 0 {
             let name = rest.get(1..name.saturating_add(1)).unwrap_or_default();
-            statement.place(name, dialect);
+            let behind = rest.get(name.len().saturating_add(1)..).unwrap_or_default();
+            match arguments.get(name) {
+                Some(Value::Array(items)) => statement.place_list(name, (items.len(), behind), dialect)?,
+                _ => statement.place(name, dialect),
+            }
             at = at.saturating_add(name.len()).saturating_add(1);
             continue;
         }
@@ -88,6 +113,83 @@ pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
 }
 
 impl Statement {
+    /// Returns true if a parameter stands in it.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| name_of(known) == name) || self.empty.iter().any(|known| known == name)
+    }
+
+    /// Puts the places of a list in, of so many values, before the rest of the text. Behind `in` these are its values; elsewhere
+    /// it is one array, which databases without arrays get as JSON.
+    ///
+    /// # Errors
+    /// The list cannot stand there: the reason in words.
+    fn place_list(&mut self, name: &str, (count, behind): (usize, &str), dialect: Dialect) -> Result<(), String> {
+        if count > LIST_MAX {
+            return Err(format!("a list has at most {LIST_MAX} values, and `:{name}` has {count}"));
+        }
+        let before = self.text.trim_end();
+        let (before, is_enclosed) = match before.strip_suffix('(') {
+            Some(before) => (before.trim_end(), true),
+            None => (before, false),
+        };
+        let word = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+        let head = before.len().saturating_sub(word.len());
+        let is_alone = !is_enclosed || behind.trim_start().starts_with(')');
+        match (word.to_ascii_lowercase().as_str(), dialect) {
+            ("in", _) if !is_alone => Err(format!("`:{name}` is a list, which stands alone in its parentheses")),
+            ("in", Dialect::Postgres) => {
+                // An array has the type of what it is compared with, and may be empty.
+                let before = self.text.get(..head).unwrap_or_default().trim_end();
+                let rest = before.len().saturating_sub(3);
+                let is_not = before.get(rest..).is_some_and(|word| word.eq_ignore_ascii_case("not"));
+                let kept = if is_not { rest } else { head };
+                self.text.truncate(kept);
+                self.text.push_str(if is_not { "<> all(" } else { "= any(" });
+                self.place(name, dialect);
+                if !is_enclosed {
+                    self.text.push(')');
+                }
+                Ok(())
+            }
+            (_, Dialect::Postgres) => {
+                self.place(name, dialect);
+                Ok(())
+            }
+            ("in" | "any" | "some", _) => {
+                if word.eq_ignore_ascii_case("in") {
+                    self.text.truncate(before.len());
+                } else {
+                    let kept = self.text.get(..head).unwrap_or_default().trim_end();
+                    let Some(kept) = kept.strip_suffix('=').map(str::len) else {
+                        return Err(format!("`:{name}` is a list: write `in (:{name})`"));
+                    };
+                    self.text.truncate(kept);
+                    self.text.push_str(" in");
+                }
+                self.text.push_str(" (");
+                for position in 0..count {
+                    if position > 0 {
+                        self.text.push_str(", ");
+                    }
+                    self.place(&format!("{name}#{position}"), dialect);
+                }
+                if count == 0 {
+                    let from = if dialect == Dialect::Mysql { " from dual" } else { "" };
+                    self.text.push_str(&format!("select null{from} where 1 = 0"));
+                    self.empty.push(name.to_owned());
+                }
+                if !is_enclosed {
+                    self.text.push(')');
+                }
+                Ok(())
+            }
+            _ => {
+                self.place(name, dialect);
+                Ok(())
+            }
+        }
+    }
+
     /// Puts a parameter's place in.
     fn place(&mut self, name: &str, dialect: Dialect) {
         if dialect == Dialect::Mysql {
@@ -198,10 +300,12 @@ fn comment(bytes: &[u8], is_nested: bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn postgres(text: &str) -> Result<(String, Vec<String>), String> {
-        read(text, Dialect::Postgres).map(|statement| (statement.text, statement.names))
+        read(text, Dialect::Postgres, &Map::new()).map(|statement| (statement.text, statement.names))
     }
 
     #[test]
@@ -210,12 +314,38 @@ mod tests {
         let (found, names) = postgres(text).expect("a statement");
         assert!(found.ends_with("from t where a = $1 and b > $2 or c = $1"), "{found}");
         assert_eq!(names, ["a", "b"]);
-        let mysql =
-            read("select `:x`, '\\':y' from t where a = :a and b = :a # :z", Dialect::Mysql).expect("a statement");
+        let mysql = read("select `:x`, '\\':y' from t where a = :a and b = :a # :z", Dialect::Mysql, &Map::new())
+            .expect("a statement");
         assert_eq!(
             (mysql.text.as_str(), mysql.names.len()),
             ("select `:x`, '\\':y' from t where a = ? and b = ? # :z", 2)
         );
+    }
+
+    #[test]
+    fn lists_stand_for_their_values() {
+        let Value::Object(lists) = json!({"ids": [1, 2], "none": []}) else { panic!("an object") };
+        let made = |text: &str, dialect| read(text, dialect, &lists).map(|made| (made.text, made.names));
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (given, postgres, sqlite) in [
+            ("select 1 where a in (:ids)", "select 1 where a = any($1)", "select 1 where a in (?1, ?2)"),
+            ("select 1 where a NOT IN :ids", "select 1 where a <> all($1)", "select 1 where a NOT IN (?1, ?2)"),
+            ("select 1 where a = any (:ids)", "select 1 where a = any ($1)", "select 1 where a  in (?1, ?2)"),
+            ("select unnest(:ids)", "select unnest($1)", "select unnest(?1)"),
+            (
+                "select 1 where a in (:none)",
+                "select 1 where a = any($1)",
+                "select 1 where a in (select null where 1 = 0)",
+            ),
+        ] {
+            assert_eq!(made(given, Dialect::Postgres).expect(given).0, postgres);
+            assert_eq!(made(given, Dialect::Sqlite).expect(given).0, sqlite);
+        }
+        let mysql = made("select 1 where a in (:ids) or b in (:ids)", Dialect::Mysql).expect("a statement");
+        assert_eq!(mysql.0, "select 1 where a in (?, ?) or b in (?, ?)");
+        assert_eq!(mysql.1, owned(&["ids#0", "ids#1", "ids#0", "ids#1"]));
+        assert!(made("select 1 where a in (:ids, 3)", Dialect::Sqlite).is_err());
+        assert!(made("select 1 where a > any (:ids)", Dialect::Mysql).is_err());
     }
 
     #[test]
@@ -236,7 +366,7 @@ mod tests {
         assert!(postgres("select 1 ; -- all\n ;").is_ok());
         assert!(postgres("select 'a").is_err() && postgres("select $1").is_err());
         for text in ["select 1 into outfile '/tmp/x'", "select 1 /*!50000 into outfile '/tmp/x' */"] {
-            assert!(read(text, Dialect::Mysql).is_err(), "{text}");
+            assert!(read(text, Dialect::Mysql, &Map::new()).is_err(), "{text}");
         }
     }
 }

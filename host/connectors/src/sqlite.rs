@@ -149,7 +149,7 @@ fn read(
         .collect();
     let width = columns.len();
     for (place, name) in statement.names.iter().enumerate() {
-        let value = arguments.get(name).cloned().unwrap_or_default();
+        let value = sql::value_of(name, arguments).cloned().unwrap_or_default();
         prepared.raw_bind_parameter(place.saturating_add(1), ToSqlOutput::Owned(bound(value)))?;
     }
     let mut gathered = Rows::new(columns, &request.bounds, request.deadline)?;

@@ -23,7 +23,8 @@ use crate::{
 /// The fetches of a database.
 pub(crate) struct Queries {
     dialect: Dialect,
-    named: BTreeMap<String, (FetchSpec, Statement)>,
+    /// The statements, as they are written.
+    named: BTreeMap<String, (FetchSpec, String)>,
     has_free: bool,
 }
 
@@ -38,8 +39,8 @@ impl Queries {
         let mut named = BTreeMap::new();
         for (name, options) in fetches {
             let fault = |what: String| format!("fetches.{name}: {what}");
-            let statement = sql::read(&options.asks, dialect).map_err(fault)?;
-            let (spec, _) = spec(&name, options)?;
+            let statement = sql::read(&options.asks, dialect, &Map::new()).map_err(fault)?;
+            let (spec, text) = spec(&name, options)?;
             for parameter in &statement.names {
                 if !spec.parameters.iter().any(|known| known.name == *parameter) {
                     return Err(fault(format!("the query has `:{parameter}`, of which `parameters` says nothing")));
@@ -48,7 +49,7 @@ impl Queries {
             if let Some(unused) = spec.parameters.iter().find(|known| !statement.names.contains(&known.name)) {
                 return Err(fault(format!("the query has no `:{}`", unused.name)));
             }
-            named.insert(name, (spec, statement));
+            named.insert(name, (spec, text));
         }
         Ok(Queries { dialect, named, has_free })
     }
@@ -59,6 +60,7 @@ impl Queries {
                 name: name.to_owned(),
                 kind,
                 description: description.to_owned(),
+                is_list: false,
                 is_required,
                 default: Value::Null,
                 choices: Vec::new(),
@@ -81,20 +83,22 @@ impl Queries {
 
     /// The statement of a fetch, and the values of its parameters.
     pub(crate) fn statement(&self, request: &Request) -> Result<(Statement, Map<String, Value>), FetchError> {
-        if let Some((_, statement)) = self.named.get(&request.fetch) {
-            return Ok((statement.clone(), request.arguments.clone()));
+        let denied = |what| FetchError::new(FetchFault::Denied, what);
+        if let Some((_, text)) = self.named.get(&request.fetch) {
+            let statement = sql::read(text, self.dialect, &request.arguments).map_err(denied)?;
+            return Ok((statement, request.arguments.clone()));
         }
         let query = request.arguments.get("query").and_then(Value::as_str).unwrap_or_default();
-        let statement = sql::read(query, self.dialect).map_err(|what| FetchError::new(FetchFault::Denied, what))?;
         let given = match request.arguments.get("parameters") {
             Some(Value::Object(given)) => given.clone(),
             _ => Map::new(),
         };
         let invalid = |what: String| Err(FetchError::new(FetchFault::Invalid, what));
-        if let Some(missing) = statement.names.iter().find(|name| !given.contains_key(*name)) {
+        let statement = sql::read(query, self.dialect, &given).map_err(denied)?;
+        if let Some(missing) = statement.names.iter().find(|name| !given.contains_key(sql::name_of(name))) {
             return invalid(format!("the query has `:{missing}`, of which `parameters` has no value"));
         }
-        if let Some(unused) = given.keys().find(|name| !statement.names.contains(name)) {
+        if let Some(unused) = given.keys().find(|name| !statement.has(name)) {
             return invalid(format!("`parameters` has `{unused}`, and the query has no `:{unused}`"));
         }
         Ok((statement, given))

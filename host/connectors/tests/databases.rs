@@ -190,6 +190,7 @@ fn parameter(name: &str, kind: ParameterKind, default: Value) -> Parameter {
         name: name.to_owned(),
         kind,
         description: String::new(),
+        is_list: false,
         is_required: false,
         default,
         choices: Vec::new(),
@@ -285,6 +286,22 @@ async fn holds(connectors: &Connectors, slow: &str, writes: &[&str]) {
         assert_eq!(error.fault, FetchFault::Denied, "{query}: {error}");
     }
     assert_eq!(all(&sql(connectors, "select count(*) as n from orders").await.expect("rows"))[0]["n"], 1_000);
+    // Lists stand for their values, also where there is none.
+    for (test, ids, expected) in [
+        ("id in (:ids)", json!([1, 2, 3, 3]), 3),
+        ("id not in (:ids)", json!([1, 2]), 998),
+        ("id = any(:ids)", json!([5, 6]), 2),
+        ("id in (:ids)", json!([]), 0),
+        ("id not in (:ids)", json!([]), 1_000),
+        ("state in :ids", json!(["open' or 'a' = 'a", "x"]), 0),
+        ("day in (:ids)", json!(["2026-01-03", null]), 1),
+    ] {
+        let query = format!("select id from orders where {test}");
+        let asked = json!({"query": query, "parameters": {"ids": ids}});
+        let found = fetch(connectors, SQL_FETCH, asked).await.map(|rows| rows.rows());
+        let found = found.unwrap_or_else(|error| panic!("{test} {ids}: {error}"));
+        assert!(if test.starts_with("day") { found >= expected } else { found == expected }, "{test} {ids}: {found}");
+    }
     // A hundred at a time.
     let many = (0..100).map(|n| fetch(connectors, "orders", json!({"least": n})));
     for rows in futures::future::join_all(many).await {

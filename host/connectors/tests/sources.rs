@@ -16,8 +16,8 @@ use std::{
 };
 
 use cellar_connectors::{
-    Bounds, Comparison, ConnectorOptions, Connectors, FetchError, FetchFault, FetchOptions, FilesFetch, FilesPlace,
-    Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, SQL_FETCH, Secret,
+    Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, FetchError, FetchFault, FetchOptions, FilesFetch,
+    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, SQL_FETCH, Secret,
 };
 use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
@@ -32,6 +32,7 @@ fn parameter(name: &str, kind: ParameterKind) -> Parameter {
         name: name.to_owned(),
         kind,
         description: String::new(),
+        is_list: false,
         is_required: false,
         default: Value::Null,
         choices: Vec::new(),
@@ -256,6 +257,7 @@ fn files(place: FilesPlace, path: &str, select: Option<&[&str]>, bounds: Bounds)
             Filter { column: "n".to_owned(), comparison: Comparison::GreaterOrEqual, parameter: "least".to_owned() },
             Filter { column: "n".to_owned(), comparison: Comparison::Equal, parameter: "is".to_owned() },
         ],
+        csv: CsvOptions::default(),
     };
     let parameters = vec![parameter("least", ParameterKind::Integer), parameter("is", ParameterKind::Integer)];
     let fetches = BTreeMap::from([("rows".to_owned(), options(parameters, asks))]);
@@ -444,6 +446,84 @@ async fn damaged_and_very_large_files_cost_their_own_fetch() {
     csv.write_all(b"\"\n").expect("written");
     let error = fetch(&files(place(), "a.csv", None, bounds()), "rows", json!({})).await.expect_err("large");
     assert!(error.message.contains("more bytes than the fetch may have"), "{error}");
+}
+
+#[tokio::test]
+async fn csv_is_read_as_it_is_said_to_be_written() {
+    let folder = TempDir::new().expect("a folder");
+    let read = async |name: &str, bytes: &[u8], csv: CsvOptions| {
+        std::fs::write(folder.path().join(name), bytes).expect("written");
+        let asks = FilesFetch { path: name.to_owned(), format: None, select: None, filters: Vec::new(), csv };
+        let fetches = BTreeMap::from([("rows".to_owned(), options(Vec::new(), asks))]);
+        let place = FilesPlace::Folder(folder.path().to_owned());
+        fetch(&connector(Kind::Files { place, fetches }, bounds()), "rows", json!({})).await
+    };
+    let german = CsvOptions { separator: Some(b';'), has_decimal_comma: true, encoding: None };
+    let text = "Ort;Preis;Menge;Nummer\nKöln;1.234,50;1;1,2,3\nMünchen;-0,5;;b\n";
+    let latin = CsvOptions { encoding: CsvOptions::encoding("latin-1"), ..german };
+    let as_latin: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin 1")).collect();
+    let wide = CsvOptions { encoding: CsvOptions::encoding("utf-16"), ..german };
+    let as_wide: Vec<u8> = std::iter::once(0xfeff).chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let marked = [b"\xef\xbb\xbf", text.as_bytes()].concat();
+    for (bytes, csv) in [(text.as_bytes(), german), (&marked, german), (&as_latin, latin), (&as_wide, wide)] {
+        let found = all(&read("a.csv", bytes, csv).await.expect("rows"));
+        assert_eq!(
+            Value::from(found[0].clone()),
+            json!({"Ort": "Köln", "Preis": 1234.5, "Menge": 1, "Nummer": "1,2,3"})
+        );
+        assert_eq!((&found[1]["Ort"], &found[1]["Preis"]), (&json!("München"), &json!(-0.5)));
+    }
+    // What stops to be such a number is no silent null.
+    let later = format!("a\n{}x\n", "1,5\n".repeat(20_000));
+    let csv = CsvOptions { separator: Some(b';'), ..german };
+    let error = read("b.csv", later.as_bytes(), csv).await.expect_err("a text among numbers");
+    assert!(error.message.contains("column `a` has numbers with a decimal comma, and others"), "{error}");
+    // Without any of that it is read as before.
+    let usual = read("c.csv", b"\xef\xbb\xbfa,b\n1.5,x\n", CsvOptions::default()).await.expect("rows");
+    assert_eq!(Value::from(all(&usual)[0].clone()), json!({"a": 1.5, "b": "x"}));
+}
+
+#[tokio::test]
+async fn lists_are_parameters() {
+    let folder = lake();
+    let list = |name: &str| Parameter { is_list: true, ..parameter(name, ParameterKind::Integer) };
+    let filter = |comparison| Filter { column: "n".to_owned(), comparison, parameter: "ids".to_owned() };
+    for (comparison, expected) in [(Comparison::Equal, [3, 0]), (Comparison::NotEqual, [5_997, 6_000])] {
+        let asks = FilesFetch {
+            path: "events/*.parquet".to_owned(),
+            format: None,
+            select: None,
+            filters: vec![filter(comparison)],
+            csv: CsvOptions::default(),
+        };
+        let fetches = BTreeMap::from([("rows".to_owned(), options(vec![list("ids")], asks))]);
+        let place = FilesPlace::Folder(folder.path().join("lake"));
+        let asked = connector(Kind::Files { place, fetches }, bounds());
+        for (ids, expected) in [json!([7, 7, 4_999, 5_000]), json!([])].into_iter().zip(expected) {
+            assert_eq!(fetch(&asked, "rows", json!({"ids": ids})).await.expect("rows").rows(), expected);
+        }
+    }
+    let file = folder.path().join("ledger.db");
+    let made = rusqlite::Connection::open(&file).expect("a file");
+    made.execute_batch("create table t (id integer, note text); insert into t values (1, 'a'), (2, 'b'), (3, null);")
+        .expect("a table");
+    let query = "select * from t where id in (:ids)".to_owned();
+    let fetches = BTreeMap::from([("t".to_owned(), options(vec![list("ids")], query))]);
+    let asked = connector(Kind::Sqlite { file, sql: true, fetches }, bounds());
+    for (ids, expected) in [(json!([1, 3, 9]), 2), (json!([]), 0)] {
+        assert_eq!(fetch(&asked, "t", json!({"ids": ids})).await.expect("rows").rows(), expected);
+    }
+    let error = fetch(&asked, "t", json!({"ids": ["1); drop table t"]})).await.expect_err("a text");
+    assert_eq!(error.fault, FetchFault::Invalid, "{error}");
+    for (test, notes, expected) in [
+        ("note in (:notes)", json!(["a", "x') or 1=1 --"]), 1),
+        ("note not in :notes", json!(["a"]), 1),
+        ("id = any(:notes)", json!([2, 3]), 2),
+        ("id in (select value from json_each(:notes))", json!([2]), 1),
+    ] {
+        let asked_for = json!({"query": format!("select * from t where {test}"), "parameters": {"notes": notes}});
+        assert_eq!(fetch(&asked, SQL_FETCH, asked_for).await.expect(test).rows(), expected, "{test}");
+    }
 }
 
 #[tokio::test]

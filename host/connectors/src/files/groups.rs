@@ -21,6 +21,10 @@ pub(super) fn possible(
 ) -> Result<Vec<usize>, FetchError> {
     let mut possible = vec![true; builder.metadata().num_row_groups()];
     for filter in filters {
+        // Any row may have one of several values.
+        if arguments.get(&filter.parameter).is_some_and(Value::is_array) {
+            continue;
+        }
         let Ok(field) = builder.schema().field_with_name(&filter.column) else { continue };
         // What is no number is above all numbers, and in no statistics.
         if field.data_type().is_floating() {

@@ -344,6 +344,9 @@ pub(super) fn write(of: &Type, value: &Json, out: &mut BytesMut) -> Result<(), R
     if let Kind::Domain(inner) = of.kind() {
         return write(inner, value, out);
     }
+    if let (Kind::Array(item), Json::Array(items)) = (of.kind(), value) {
+        return write_array(item, items, out);
+    }
     let unfit = || Refusal::from(format!("{value} is no `{}`", of.name()));
     let integer = || value.as_i64().or_else(|| value.as_str()?.parse().ok()).ok_or_else(unfit);
     let float = || value.as_f64().or_else(|| value.as_str()?.parse().ok()).ok_or_else(unfit);
@@ -390,6 +393,29 @@ pub(super) fn write(of: &Type, value: &Json, out: &mut BytesMut) -> Result<(), R
             )
             .into());
         }
+    }
+    Ok(())
+}
+
+/// An array of one dimension.
+fn write_array(item: &Type, items: &[Json], out: &mut BytesMut) -> Result<(), Refusal> {
+    let count = i32::try_from(items.len()).map_err(|_| Refusal::from("the list is too long"))?;
+    put(out, &i32::from(count > 0).to_be_bytes());
+    put(out, &i32::from(items.iter().any(Json::is_null)).to_be_bytes());
+    put(out, &item.oid().to_be_bytes());
+    if count > 0 {
+        put(out, &count.to_be_bytes());
+        put(out, &1_i32.to_be_bytes());
+    }
+    for value in items {
+        if value.is_null() {
+            put(out, &(-1_i32).to_be_bytes());
+            continue;
+        }
+        let mut bytes = BytesMut::new();
+        write(item, value, &mut bytes)?;
+        put(out, &i32::try_from(bytes.len()).map_err(|_| Refusal::from("a value is too long"))?.to_be_bytes());
+        put(out, &bytes);
     }
     Ok(())
 }

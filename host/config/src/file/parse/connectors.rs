@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cellar_bridges::Connector;
 use cellar_connectors::{
-    Bounds, Comparison, ConnectorOptions, Connectors, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace,
-    Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, TableColumn,
+    Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, Database, FetchOptions, FileFormat, FilesFetch,
+    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, TableColumn,
 };
 use cellar_wire::check::{At, Fields};
 use serde_json::Value;
@@ -121,7 +121,8 @@ impl Parser<'_> {
                 source(Kind::Sqlite { file, sql, fetches })
             }
             "files" => {
-                let fetches = self.fetches(&fields, &["path", "format", "select", "filters"], Parser::files);
+                let own = ["path", "format", "select", "filters", "separator", "decimal", "encoding"];
+                let fetches = self.fetches(&fields, &own, Parser::files);
                 let objects = self.objects(&fields, ["url", "options"]).map(FilesPlace::Objects);
                 let folder = fields.get("folder").and_then(|at| at.filled_text(&mut self.problems));
                 let place = match (objects, folder) {
@@ -264,7 +265,7 @@ impl Parser<'_> {
             if name == "refresh" || !super::is_name(name) || name.contains('-') {
                 self.problems.add(&at.path, "is no name that a parameter may have");
             }
-            let known = ["type", "description", "default", "required", "choices", "min", "max"];
+            let known = ["type", "list", "description", "default", "required", "choices", "min", "max"];
             let Some(fields) = at.fields(&known, &mut self.problems) else { continue };
             let Some(kind) = fields.required("type", "the type of the parameter", &mut self.problems) else { continue };
             let word = kind.text(&mut self.problems).unwrap_or_default();
@@ -275,6 +276,7 @@ impl Parser<'_> {
             };
             let value = |key| fields.get(key).map(|at| Value::from(at.node));
             let default = value("default").unwrap_or_default();
+            let is_list = fields.get("list").and_then(|at| at.boolean(&mut self.problems)).unwrap_or_default();
             let required = fields.get("required").and_then(|at| at.boolean(&mut self.problems));
             let choices = match value("choices") {
                 Some(Value::Array(choices)) => choices,
@@ -288,6 +290,7 @@ impl Parser<'_> {
                 name: name.to_owned(),
                 kind: found,
                 description: self.text(&fields, "description").unwrap_or_default(),
+                is_list,
                 is_required: required.unwrap_or(default.is_null()),
                 default,
                 choices,
@@ -330,7 +333,36 @@ impl Parser<'_> {
             filter
         });
         let filters = filters.collect();
-        Some(FilesFetch { path: path?, format, select, filters })
+        let csv = self.csv(fields);
+        Some(FilesFetch { path: path?, format, select, filters, csv })
+    }
+
+    fn csv(&mut self, fields: &Fields<'_>) -> CsvOptions {
+        let separator = fields.get("separator").and_then(|at| {
+            let text = at.text(&mut self.problems)?;
+            let separator = <[u8; 1]>::try_from(text.as_bytes()).ok();
+            let separator = separator.map(|[byte]| byte).filter(|byte| byte.is_ascii() && !b"\"\r\n".contains(byte));
+            if separator.is_none() {
+                at.expected("one character, such as `;`", &mut self.problems);
+            }
+            separator
+        });
+        let has_decimal_comma = fields.get("decimal").and_then(|at| match at.text(&mut self.problems)? {
+            "," => Some(true),
+            "." => Some(false),
+            _ => {
+                at.expected("`.` or `,`", &mut self.problems);
+                None
+            }
+        });
+        let encoding = fields.get("encoding").and_then(|at| {
+            let found = CsvOptions::encoding(at.text(&mut self.problems)?);
+            if found.is_none() {
+                at.expected("an encoding, such as `latin-1`, `windows-1252` or `utf-16`", &mut self.problems);
+            }
+            found
+        });
+        CsvOptions { separator, has_decimal_comma: has_decimal_comma.unwrap_or_default(), encoding }
     }
 
     fn http_fetch(&mut self, fields: &Fields<'_>) -> Option<HttpFetch> {
