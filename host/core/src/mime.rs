@@ -137,6 +137,12 @@ impl MimeBundle {
         })
     }
 
+    /// Returns true if [`shown_text`](MimeBundle::shown_text) is only a part of the text.
+    pub fn is_cut(&self) -> bool {
+        let text = self.visible_text().filter(|_| self.markdown().is_none());
+        text.is_some_and(|text| text.len() > VALUE_CHARACTERS_MAX && text.chars().nth(VALUE_CHARACTERS_MAX).is_some())
+    }
+
     /// Returns true if the bundle has more than plain text.
     pub fn is_structured(&self) -> bool {
         self.0.iter().any(|(mime_type, _)| mime_type != "text/plain")

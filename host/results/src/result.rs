@@ -153,6 +153,8 @@ pub struct CellResult {
     text: Window,
     /// True if a `clear_output(wait=True)` takes effect with the next output.
     clear_is_due: bool,
+    /// True if its text has only the beginning of a value.
+    has_cut_value: bool,
     policy: OutputPolicy,
 }
 
@@ -367,6 +369,7 @@ impl RunResult {
         let plain = bundle.shown_text().filter(|_| id.is_none() && !bundle.is_structured());
         if let Some(text) = plain {
             result.text.push_lines(&text);
+            result.has_cut_value |= bundle.is_cut();
             return;
         }
         let bytes = bundle.weight_bytes();
@@ -433,6 +436,7 @@ impl CellResult {
             kept: None,
             statuses: Vec::new(),
             fetches: Vec::new(),
+            has_cut_value: false,
             displays: Vec::new(),
             text: Window::new(policy),
             clear_is_due: false,

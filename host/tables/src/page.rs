@@ -14,7 +14,8 @@ pub struct PageRequest {
     pub skip: u64,
     /// Maximum number of rows.
     pub rows: u64,
-    /// Maximum size of the text in bytes; further rows are left for the next page.
+    /// Maximum size of the text in bytes; further rows are left for the next page. Of a row that alone exceeds it, values are
+    /// shortened, and the last columns left out.
     pub bytes: usize,
     /// Maximum number of characters of one value; `None` for all.
     pub value_chars: Option<usize>,
@@ -27,8 +28,12 @@ pub struct Page {
     pub header: String,
     /// The rows as CSV.
     pub text: String,
-    /// Number of rows in the text; 0 if the first one alone exceeds the maximum size.
+    /// Number of rows in the text; 0 only behind the last one.
     pub rows: u64,
+    /// Number of columns that the text has no place for, the last ones.
+    pub columns_left_out: usize,
+    /// True if values are shorter than was asked for, or columns are left out.
+    pub is_squeezed: bool,
     /// Number of rows in the table.
     pub total: u64,
 }

@@ -1,7 +1,12 @@
 //! Typed outputs of cells: tables, figures, texts and failures, and their pages of blocks for a model. Start with
 //! [`CellResult::outputs`] and [`Output::to_llm`].
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, BufRead},
+    sync::Arc,
+};
 
 use cellar_core::{
     mime::{MimeBundle, MimeData, RESOURCE_TYPE},
@@ -100,6 +105,8 @@ pub struct FigureObject {
 pub struct PrimitiveObject {
     /// Text, as far as the result holds it.
     pub text: String,
+    /// Id of the artifact with the whole text of the cell, where `text` is only a part of what was printed.
+    pub kept: Option<String>,
 }
 
 /// Failure of a cell. Its traceback has the user's own frames only.
@@ -213,7 +220,7 @@ impl OutputTypes {
             return Output::Figure(figure);
         }
         let text = bundle.visible_text().or_else(|| bundle.json()).or_else(|| bundle.text("text/plain"));
-        Output::Primitive(PrimitiveObject { text: text.unwrap_or_default().to_owned() })
+        Output::Primitive(PrimitiveObject { text: text.unwrap_or_default().to_owned(), kept: None })
     }
 }
 
@@ -223,9 +230,14 @@ impl CellResult {
         let mut outputs = Vec::new();
         let place = self.kept.as_ref().map(super::KeptText::place);
         let print = |outputs: &mut Vec<Output>, text: &super::Window| {
-            let text = text.shown(place.as_deref()).text;
-            if !text.trim().is_empty() {
-                outputs.push(Output::Primitive(PrimitiveObject { text }));
+            let shown = text.shown(place.as_deref());
+            let kept = self
+                .kept
+                .as_ref()
+                .filter(|_| self.has_cut_value || shown.truncation.is_some())
+                .map(|kept| kept.id.clone());
+            if !shown.text.trim().is_empty() {
+                outputs.push(Output::Primitive(PrimitiveObject { text: shown.text, kept }));
             }
         };
         for display in &self.displays {
@@ -286,13 +298,22 @@ impl Output {
         match self {
             Output::DataFrame(table) => table.to_llm(view),
             Output::Figure(figure) => figure.to_llm(view),
-            Output::Primitive(text) => page_of_text(&text.text, view),
+            Output::Primitive(text) => text.to_llm(view),
             Output::Exception(ExceptionObject { failure }) if failure.traceback.trim().is_empty() => {
                 page_of_text(&failure.summary(), view)
             }
             Output::Exception(exception) => page_of_text(exception.failure.traceback.trim_end(), view),
             Output::Registered(output) => output.to_llm(view),
         }
+    }
+}
+
+impl PrimitiveObject {
+    /// See [`Output::to_llm`]. Of a text that is kept whole, a page is one of that.
+    pub fn to_llm(&self, view: &View) -> LlmPage {
+        let kept = view.artifacts.as_ref().zip(self.kept.as_deref());
+        let kept = kept.and_then(|(store, id)| page_of_file(store.read(id).ok()?, view).ok());
+        kept.unwrap_or_else(|| page_of_text(&self.text, view))
     }
 }
 
@@ -311,7 +332,13 @@ impl DataFrameObject {
             Some(Err(reason)) => {
                 page_of_text(&format!("{}\n\n[its rows cannot be read: {reason}]", self.preview), view)
             }
-            None => page_of_text(&self.preview, view),
+            None => match self.notice.as_deref().filter(|_| self.path.is_none()) {
+                Some(notice) => {
+                    let remedy = "what is left out is shown by a part of it, such as `frame.iloc[100:200]`";
+                    page_of_text(&format!("{}\n\n[{notice}; {remedy}]", self.preview), view)
+                }
+                None => page_of_text(&self.preview, view),
+            },
         }
     }
 
@@ -321,10 +348,7 @@ impl DataFrameObject {
         let value_chars = Some(view.value_characters);
         let request = PageRequest { skip: view.from, rows: view.rows.max(1), bytes: view.characters, value_chars };
         let page = Page::read(file, request).map_err(|error| error.to_string())?;
-        let Page { header, text, rows, total } = page;
-        if rows == 0 && view.from < total {
-            return Err(format!("row {} has more than {} characters", view.from.saturating_add(1), view.characters));
-        }
+        let Page { header, text, rows, total, columns_left_out, .. } = page;
         let end = view.from.min(total).saturating_add(rows);
         let types: Vec<String> =
             self.schema.fields.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();
@@ -335,7 +359,11 @@ impl DataFrameObject {
             0 => String::new(),
             more => format!("[{}, from row {end}]", counted(more, "more row")),
         };
-        blocks.push(Block::Text(format!("{header}{text}{more}")));
+        let narrowed = match columns_left_out {
+            0 => String::new(),
+            count => format!("[{} on the right: select some to see them]\n", counted(count as u64, "more column")),
+        };
+        blocks.push(Block::Text(format!("{header}{text}{narrowed}{more}")));
         Ok(LlmPage { blocks, next: (end < total).then_some(end) })
     }
 }
@@ -369,6 +397,35 @@ impl FigureObject {
 /// `1 row`, `2 rows`.
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Characters of a text in a file from [`View::from`] on. The file is read piece by piece, to its end.
+fn page_of_file(file: File, view: &View) -> io::Result<LlmPage> {
+    let end = view.from.saturating_add(view.characters.max(1) as u64);
+    let (mut count, mut shown) = (0_u64, Vec::new());
+    let mut reader = io::BufReader::new(file);
+    loop {
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() {
+            break;
+        }
+        for byte in piece {
+            // Every character is begun by a byte that continues none.
+            count = count.saturating_add(u64::from(byte & 0xc0 != 0x80));
+            if count > view.from && count <= end {
+                shown.push(*byte);
+            }
+        }
+        let length = piece.len();
+        reader.consume(length);
+    }
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    let more = count.saturating_sub(end);
+    if more == 0 {
+        return Ok(LlmPage { blocks: vec![Block::Text(shown)], next: None });
+    }
+    let shown = format!("{shown}\n[{}, from character {end}]", counted(more, "more character"));
+    Ok(LlmPage { blocks: vec![Block::Text(shown)], next: Some(end) })
 }
 
 /// Characters of a text from [`View::from`] on.

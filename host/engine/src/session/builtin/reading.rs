@@ -201,7 +201,7 @@ impl Read for GrantedFile {
 /// Rows of a table as CSV, below the names of its columns; `None` when they are too many bytes.
 fn rows_of(file: File, skip: u64, rows: u64) -> Result<Option<Vec<u8>>, TableError> {
     let page = Page::read(file, PageRequest { skip, rows, bytes: TEXT_BYTES_MAX, value_chars: None })?;
-    let is_whole = page.rows == rows.min(page.total.saturating_sub(skip));
+    let is_whole = !page.is_squeezed && page.rows == rows.min(page.total.saturating_sub(skip));
     Ok(is_whole.then(|| (page.header + &page.text).into_bytes()))
 }
 

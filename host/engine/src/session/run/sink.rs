@@ -32,6 +32,8 @@ pub(super) struct Sink {
     newlines: u64,
     ends_line: bool,
     clear_is_due: bool,
+    /// True if a value has more characters than a result shows of it.
+    has_cut_value: bool,
     state: State,
 }
 
@@ -64,6 +66,7 @@ impl Sink {
             newlines: 0,
             ends_line: true,
             clear_is_due: false,
+            has_cut_value: false,
             state: State::Unopened,
         }
     }
@@ -77,6 +80,7 @@ impl Sink {
             }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => {
                 if let Some(text) = data.visible_text() {
+                    self.has_cut_value |= data.is_cut();
                     self.push_lines(text);
                 } else if self.clear_is_due {
                     self.clear(false);
@@ -141,7 +145,7 @@ impl Sink {
     /// Finishes the artifact and returns it once it is stored; `None` if a result shows all text, or if it could not be written.
     pub(super) async fn end(&mut self) -> Option<KeptText> {
         let lines = self.newlines.saturating_add(u64::from(!self.ends_line));
-        if !self.policy.may_cut(self.bytes, lines) {
+        if !self.has_cut_value && !self.policy.may_cut(self.bytes, lines) {
             return None;
         }
         if let State::Busy(job) = &mut self.state {

@@ -5,6 +5,8 @@ use cellar_core::{
     outcome::FailureKind,
 };
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::artifacts::{ArtifactQuota, ArtifactStore, Description};
 
@@ -82,6 +84,83 @@ fn a_table_without_its_file_is_what_was_shown_of_it() {
 }
 
 #[test]
+fn a_table_that_is_not_kept_says_why() {
+    let resource = r#"{"rows": 9, "columns": 1, "notice": "not kept as a file: it has 70 MiB", "data": []}"#;
+    let output = OutputTypes::default().output(&bundle(&[("text/markdown", "| n |"), (RESOURCE_TYPE, resource)]));
+    let page = output.to_llm(&View::default());
+    assert!(blocks(&page)[0].starts_with("| n |\n\n[not kept as a file: it has 70 MiB; what is left out"), "{page:?}");
+}
+
+/// Stores a table with `columns` columns of one long text each, in two rows.
+fn wide(columns: usize, length: usize) -> (tempfile::TempDir, SessionArtifacts, MimeBundle) {
+    let names: Vec<String> = (0..columns).map(|n| format!("c{n}")).collect();
+    let told: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "dtype": "str", "type": {"kind": "text", "bytes": 2 * length}}))
+        .collect();
+    let head =
+        json!({"rows": 2, "index": {"kind": "range", "name": null, "start": 0, "stop": 2, "step": 1}, "columns": told});
+    let head = head.to_string();
+    let mut frame = u32::try_from(head.len()).expect("short").to_le_bytes().to_vec();
+    frame.extend(head.as_bytes());
+    let length = i32::try_from(length).expect("short");
+    for _ in &names {
+        frame.extend([0, length, 2 * length].iter().flat_map(|offset| offset.to_le_bytes()));
+        frame.extend("x".repeat(2 * usize::try_from(length).expect("short")).bytes());
+    }
+    let mut file = Vec::new();
+    cellar_tables::Table::parse(&frame).expect("a table").write_parquet(&mut file).expect("written");
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store");
+    let own = store.for_session("s", Arc::default());
+    let kept = own.put(&file, Description { mime_type: cellar_tables::PARQUET_TYPE, title: None }).expect("stored");
+    let resource = json!({"rows": 2, "columns": columns, "path": kept.uri(), "data": []});
+    (folder, own, bundle(&[("text/markdown", "| c |"), (RESOURCE_TYPE, &resource.to_string())]))
+}
+
+#[test]
+fn rows_that_are_too_wide_have_pages() {
+    for (columns, length) in [(40, 600), (1_999, 12), (3, 60_000)] {
+        let (_folder, own, shown) = wide(columns, length);
+        let output = OutputTypes::default().output(&shown);
+        let mut view = View { artifacts: Some(own), ..View::default() };
+        let first = output.to_llm(&view);
+        let text = blocks(&first)[1].to_owned();
+        assert!(text.starts_with("c0,c1,c2") && text.len() < 3 * view.characters, "{columns}: {}", text.len());
+        assert_eq!(text.contains("more columns on the right"), columns == 1_999, "{columns}");
+        view.from = first.next.expect("more");
+        assert_eq!((view.from, output.to_llm(&view).next), (1, None), "{columns}");
+    }
+}
+
+#[test]
+fn a_text_that_was_cut_has_all_of_its_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store");
+    let own = store.for_session("s", Arc::default());
+    let whole: String = (0..9_000).map(|n| format!("zeile {n} ø\n")).collect();
+    let kept = own.put(whole.as_bytes(), Description { mime_type: "text/plain", title: None }).expect("stored");
+    let text = PrimitiveObject { text: "zeile 0 … zeile 8999".to_owned(), kept: Some(kept.id) };
+    let output = Output::Primitive(text);
+    let (mut view, mut found) = (View { artifacts: Some(own), ..View::default() }, String::new());
+    loop {
+        let page = output.to_llm(&view);
+        let shown = blocks(&page)[0];
+        match page.next {
+            Some(_) => found.push_str(shown.rsplit_once("\n[").map(|(text, _)| text).expect("a note")),
+            None => {
+                found.push_str(shown);
+                break;
+            }
+        }
+        view.from = page.next.expect("more");
+    }
+    assert_eq!(found, whole);
+    let cut = Output::Primitive(PrimitiveObject { text: "a".to_owned(), kept: Some("0".repeat(32)) });
+    assert_eq!(blocks(&cut.to_llm(&view)), [""], "what is gone is what the result has");
+}
+
+#[test]
 fn long_texts_have_pages() {
     let text = "øß☃".repeat(10);
     let output = OutputTypes::default().output(&bundle(&[("text/plain", &text)]));
@@ -114,7 +193,7 @@ fn what_is_displayed_has_a_kind() {
 
 #[test]
 fn first_pages_end_when_there_is_enough_of_them() {
-    let text = Output::Primitive(PrimitiveObject { text: "x".repeat(FIRST_PAGES_BYTES_MAX / 2) });
+    let text = Output::Primitive(PrimitiveObject { text: "x".repeat(FIRST_PAGES_BYTES_MAX / 2), kept: None });
     let view = View { from: 3, characters: FIRST_PAGES_BYTES_MAX, ..View::default() };
     let pages = first_pages(&vec![text; 4], &view);
     let lengths: Vec<usize> = pages.iter().map(|page| page.blocks.iter().map(Block::bytes).sum()).collect();
