@@ -68,6 +68,13 @@
     return isPlain(value, DATA_DEPTH);
   }
 
+  // The type of a chart's specification in the grammar of Vega or Vega-Lite, which says so itself.
+  const CHART = /^https?:\/\/vega\.github\.io\/schema\/(vega|vega-lite)\/v(\d+)(?:\.\d+)*\.json#?$/;
+  function chartType(value) {
+    const schema = typeof value.$schema === "string" ? CHART.exec(value.$schema) : null;
+    return schema === null ? undefined : `application/vnd.${schema[1].replace("-", "")}.v${schema[2]}+json`;
+  }
+
   kit.bundle = (value) => {
     if (typeof value === "string") return ["text/plain", value];
     if (typeof value !== "object" || value === null) return ["text/plain", kit.inspect(value)];
@@ -79,6 +86,8 @@
       return [value.mimeType, representation(value.mimeType, value.data)];
     }
     const text = kit.inspect(value);
+    const chart = chartType(value);
+    if (chart !== undefined && isData(value)) return [chart, JSON.stringify(value), "text/plain", text];
     return isData(value) ? ["application/json", JSON.stringify(value), "text/plain", text] : ["text/plain", text];
   };
 

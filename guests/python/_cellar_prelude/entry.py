@@ -14,7 +14,7 @@ from _cellar_prelude import additions, warm
 from _cellar_prelude.calls import bridges, connectors, network, pools, primitives
 from _cellar_prelude.cells import cells, editor, helpers, threads
 from _cellar_prelude.notebook import history, ipython, markdown
-from _cellar_prelude.platform import absent, faults, likeness, modules, sandbox, streams, zones
+from _cellar_prelude.platform import absent, credentials, faults, likeness, modules, sandbox, streams, zones
 from _cellar_prelude.processes import asyncprocesses, pooling, popen, processes, sharing
 
 # --- Bridges and names of every cell
@@ -202,6 +202,7 @@ sandbox.install_recursion_limit()
 likeness.install(bridges.ask_session)
 zones.install()
 absent.install()
+credentials.install()
 processes.install()
 popen.install()
 asyncprocesses.install()

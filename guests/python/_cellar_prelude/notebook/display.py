@@ -170,6 +170,10 @@ def _tell(value, error):
     streams.tell(f"a value of type {type(value).__name__} cannot be shown:\n{faults.format_exception(error)}")
 
 
+# In the place of representations that there are none of.
+_NONE = object()
+
+
 class _JsonText(str):
     """A JSON text, as against a text that is to become JSON."""
 
@@ -306,20 +310,28 @@ def _formatter(value):
 
 
 def _from_registered(value):
-    """What a formatter that users registered gives; None when there is none, or when it fails, which is told."""
+    """What the formatter that users registered gives: `_NONE` when it fails, which is told, and None when that showed itself."""
     formatter = _formatter(value)
-    if formatter is None:
-        return None
     try:
         made = formatter(value)
     except Exception as error:  # noqa: BLE001 - told, and the value is shown without it
         _tell(value, error)
-        return None
-    if isinstance(made, dict):
+        return _NONE
+    if isinstance(made, dict) and _chart_type(made) is None:
         return {str(mime): data for mime, data in made.items()}
     if isinstance(made, tuple):
         return {made[0]: made[1]}
-    return {} if made is None else {"text/plain": str(made)}
+    if made is None or isinstance(made, str):
+        return {} if made is None else {"text/plain": made}
+    # A value in the place of the other, such as a table.
+    try:
+        found = _by_itself(made, None, None)
+    except Exception as error:  # noqa: BLE001 - told, and its text is shown
+        _tell(value, error)
+        found = {}
+    if found is not None and "text/plain" not in found:
+        found["text/plain"] = _plain(made, None if found else str)
+    return found
 
 
 def _ask(value, name, *arguments, **options):
@@ -379,6 +391,17 @@ def _wanted(mime, include, exclude):
     return not (include and mime not in include) and not (exclude and mime in exclude)
 
 
+# The grammar that a chart's specification says it is in.
+_CHART = re.compile(r"https?://vega\.github\.io/schema/(vega|vega-lite)/v(\d+)(?:\.\d+)*\.json#?")
+
+
+def _chart_type(value):
+    """The MIME type of a dict that is the specification of a chart, or None."""
+    schema = value.get("$schema") if type(value) is dict else None
+    match = _CHART.fullmatch(schema) if isinstance(schema, str) else None
+    return None if match is None else f"application/vnd.{match[1].replace('-', '')}.v{match[2]}+json"
+
+
 def _plain_data(value):
     """A dict or list: JSON where it has a JSON form, and text."""
     text, is_too_deep = None, False
@@ -390,6 +413,10 @@ def _plain_data(value):
         # To break something so deep into lines would take for ever.
         plain = _plain(value, repr)
         return {"text/plain": plain if plain is not None else f"<{type(value).__name__} that is nested too deeply>"}
+    chart = _chart_type(value)
+    if chart is not None:
+        # What JSON has no word for becomes one, as in a notebook.
+        return {chart: value if text is None else _JsonText(text)}
     found = {} if text is None else {"application/json": _JsonText(text)}
     if text is not None and len(text) < 2 * LINE_WIDTH and not _plain_formatter.is_used():
         # What is JSON and fits into a line looks the same pretty; a parenthesis may be the name of a subclass.
@@ -416,8 +443,10 @@ def _by_itself(value, include, exclude):
 
 def represent(value, include=None, exclude=None):
     """All representations of a value by MIME type; empty when the value showed itself."""
-    found = _from_registered(value) if _registered else None
-    if found is None:
+    found = _NONE
+    if _registered and _formatter(value) is not None:
+        found = _from_registered(value)
+    if found is _NONE:
         found = _by_itself(value, include, exclude)
     if found is None:
         return {}
@@ -463,7 +492,8 @@ def _bundle_safely(value):
 def register(kind, formatter):
     """Shows values of a type, and of its subclasses, with `formatter(value)`.
 
-    It returns a mapping of MIME types, a (MIME type, data) pair, or a text. A type that is not imported yet can be given
+    It returns a mapping of MIME types, a (MIME type, data) pair, a text, or another value that is shown in its place, such
+    as a DataFrame. A type that is not imported yet can be given
     by its name, as in "pandas.core.frame.DataFrame".
     """
     if not isinstance(kind, (type, str)):
