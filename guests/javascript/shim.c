@@ -137,7 +137,7 @@ static void run_cell(kernel_cell_t *given, const kernel_list_tuple2_string_json_
     text[length] = '\0';
     cell_t *cell = add_cell(id);
     if (given->traces_names)
-        trace_names(cell);
+        trace_names(cell, given->code);
     char file[32];
     snprintf(file, sizeof file, id == SEED_CELL ? "<seed>" : "<cell %u>", id);
     glue_cell = id;

@@ -201,8 +201,20 @@ static void cross_session(uint32_t cell) {
     kernel_string_t text = one_of(texts, COUNT(texts)), from = path(), to = path();
     cellar_kernel_types_call_error_t error;
     bool ok = true;
-    uint64_t written;
-    switch (draw(5)) {
+    uint64_t soon = 1, written;
+    switch (draw(7)) {
+    case 5: {
+        cellar_kernel_types_lent_table_t table;
+        ok = cellar_kernel_tables_read(cell, &text, draw(2) ? &soon : NULL, &table, &error);
+        break;
+    }
+    case 6: {
+        cellar_kernel_types_json_t json;
+        ok = cellar_kernel_tables_list(cell, draw(2) ? &text : NULL, &json, &error);
+        if (ok)
+            kernel_string_free(&json);
+        break;
+    }
     case 0: {
         cellar_kernel_session_disk_usage_t usage;
         ok = cellar_kernel_session_disk(cell, &usage, &error);
@@ -217,14 +229,15 @@ static void cross_session(uint32_t cell) {
     }
     case 2: {
         cellar_kernel_types_dataset_version_t dataset;
-        ok = cellar_kernel_tables_load(cell, &text, &to, &dataset, &error);
+        ok = cellar_kernel_tables_load(cell, &text, draw(2) ? &soon : NULL, &to, &dataset, &error);
         if (ok)
             cellar_kernel_types_dataset_version_free(&dataset);
         break;
     }
     case 3: {
         cellar_kernel_types_dataset_version_t dataset;
-        ok = cellar_kernel_tables_publish(cell, &text, &from, &dataset, &error);
+        kernel_list_string_t read = {&text, draw(2)};
+        ok = cellar_kernel_tables_publish(cell, &text, &from, &read, &dataset, &error);
         if (ok)
             cellar_kernel_types_dataset_version_free(&dataset);
         break;
@@ -319,8 +332,8 @@ static void cross_output(uint32_t cell) {
         break;
     }
     case 4: {
-        kernel_list_string_t bound = {&name, 1}, gone = {&text, draw(2)};
-        cellar_kernel_output_bound(cell, &bound, &gone);
+        cellar_kernel_output_bound_names_t bound = {{&name, 1}, {&text, draw(2)}, {&name, draw(2)}, (uint32_t)draw(3)};
+        cellar_kernel_output_bound(cell, &bound);
         break;
     }
     }

@@ -3,7 +3,7 @@
 #include "shim.h"
 
 /* Names of one cell that are noted, of which no more are told. */
-#define NAMES_MAX 4096
+#define NAMES_MAX 65536
 
 static int watcher = -1;
 /* Cell number -> set of names. */
@@ -91,14 +91,14 @@ static kernel_list_string_t texts_of(PyObject *list) {
 }
 
 PyObject *cellar_bound(PyObject *Py_UNUSED(module), PyObject *args) {
-    unsigned int cell;
-    PyObject *bound, *deleted;
-    if (!PyArg_ParseTuple(args, "IO!O!", &cell, &PyList_Type, &bound, &PyList_Type, &deleted)) {
+    unsigned int cell, left_out;
+    PyObject *bound, *deleted, *read;
+    if (!PyArg_ParseTuple(args, "IO!O!O!I", &cell, &PyList_Type, &bound, &PyList_Type, &deleted, &PyList_Type, &read,
+                          &left_out)) {
         return NULL;
     }
-    kernel_list_string_t names = texts_of(bound), gone = texts_of(deleted);
-    cellar_kernel_output_bound(cell, &names, &gone);
-    kernel_list_string_free(&names);
-    kernel_list_string_free(&gone);
+    cellar_kernel_output_bound_names_t names = {texts_of(bound), texts_of(deleted), texts_of(read), left_out};
+    cellar_kernel_output_bound(cell, &names);
+    cellar_kernel_output_bound_names_free(&names);
     Py_RETURN_NONE;
 }

@@ -206,10 +206,50 @@ static int prepare_drawing(call_t *call, PyObject *args) {
         || borrow(borrowed, wanted, &drawing->wanted) || borrow(borrowed, target, &drawing->target);
 }
 
-static int prepare_dataset(call_t *call, PyObject *args) {
-    PyObject *name, *path;
-    return !PyArg_ParseTuple(args, "OO", &name, &path) || borrow(&call->borrowed, name, &call->request.dataset.name)
-        || borrow(&call->borrowed, path, &call->request.dataset.path);
+/* (name, version or None, path) */
+static int prepare_load(call_t *call, PyObject *args) {
+    PyObject *name, *version, *path;
+    __auto_type dataset = &call->request.dataset;
+    return !PyArg_ParseTuple(args, "OOO", &name, &version, &path) || borrow(&call->borrowed, name, &dataset->name)
+        || number_option(version, &dataset->has_version, &dataset->version) < 0
+        || borrow(&call->borrowed, path, &dataset->path);
+}
+
+/* (name, version or None) */
+static int prepare_read(call_t *call, PyObject *args) {
+    PyObject *name, *version;
+    __auto_type dataset = &call->request.dataset;
+    return !PyArg_ParseTuple(args, "OO", &name, &version) || borrow(&call->borrowed, name, &dataset->name)
+        || number_option(version, &dataset->has_version, &dataset->version) < 0;
+}
+
+/* (name or None,) */
+static int prepare_list(call_t *call, PyObject *args) {
+    PyObject *name;
+    __auto_type dataset = &call->request.dataset;
+    if (!PyArg_ParseTuple(args, "O", &name)) {
+        return -1;
+    }
+    dataset->has_name = name != Py_None;
+    return dataset->has_name ? borrow(&call->borrowed, name, &dataset->name) : 0;
+}
+
+/* (name, path, [names that the rows derive from]) */
+static int prepare_publication(call_t *call, PyObject *args) {
+    PyObject *name, *path, *read;
+    __auto_type dataset = &call->request.dataset;
+    if (!PyArg_ParseTuple(args, "OOO", &name, &path, &read) || borrow(&call->borrowed, name, &dataset->name)
+        || borrow(&call->borrowed, path, &dataset->path)
+        || copies(call, read, sizeof *dataset->read.ptr, &dataset->read.len) < 0) {
+        return -1;
+    }
+    dataset->read.ptr = call->array;
+    for (size_t i = 0; i < dataset->read.len; i++) {
+        if (borrow_member(call, PyList_GET_ITEM(read, (Py_ssize_t)i), &dataset->read.ptr[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 /* (language, code, order, [(name, value)], timeout or None, input or None, out or None, err or None) */
@@ -327,8 +367,13 @@ size_t cellar_call_size(const call_t *call) {
         }
         return size + conversion->source.len + conversion->target.len;
     case KERNEL_TABLES_LOAD:
+    case KERNEL_TABLES_READ:
+    case KERNEL_TABLES_LIST:
     case KERNEL_TABLES_PUBLISH:
-        return call->request.dataset.name.len + call->request.dataset.path.len;
+        for (size_t i = 0; i < call->request.dataset.read.len; i++) {
+            size += call->request.dataset.read.ptr[i].len;
+        }
+        return size + call->request.dataset.name.len + call->request.dataset.path.len;
     case KERNEL_TABLES_DRAW:
         return drawing->mime_type.len + drawing->specification.len + drawing->wanted.len + drawing->target.len;
     case KERNEL_PROCESSES_RUN:
@@ -383,8 +428,9 @@ static int prepare_other(call_t *call, PyObject *const *args, Py_ssize_t count) 
         [KERNEL_PRIMITIVES_CALL] = prepare_named,    [KERNEL_FETCHES_CALL] = prepare_named,
         [KERNEL_LLM_CALL] = prepare_llm,             [KERNEL_AGENTS_CALL] = prepare_agent,
         [KERNEL_INPUT_CALL] = prepare_input,         [KERNEL_HTTP_CALL] = prepare_http,
-        [KERNEL_TABLES_CONVERT] = prepare_conversion, [KERNEL_TABLES_LOAD] = prepare_dataset,
-        [KERNEL_TABLES_PUBLISH] = prepare_dataset,   [KERNEL_TABLES_DRAW] = prepare_drawing,
+        [KERNEL_TABLES_CONVERT] = prepare_conversion, [KERNEL_TABLES_LOAD] = prepare_load,
+        [KERNEL_TABLES_READ] = prepare_read,         [KERNEL_TABLES_LIST] = prepare_list,
+        [KERNEL_TABLES_PUBLISH] = prepare_publication, [KERNEL_TABLES_DRAW] = prepare_drawing,
         [KERNEL_PROCESSES_RUN] = prepare_process,    [KERNEL_PROCESSES_TRANSFER] = prepare_transfer,
         [KERNEL_PROCESSES_PUT] = prepare_put,        [KERNEL_PROCESSES_TAKE] = prepare_take,
     };
@@ -427,10 +473,16 @@ static uint64_t *timeout_of(call_t *call) {
     return is_of_box && call->request.message.has_timeout ? &call->request.message.timeout : NULL;
 }
 
+/* The version of a call about a dataset, or NULL. */
+static uint64_t *version_of(call_t *call) {
+    bool is_of_one = call->kind == KERNEL_TABLES_LOAD || call->kind == KERNEL_TABLES_READ;
+    return is_of_one && call->request.dataset.has_version ? &call->request.dataset.version : NULL;
+}
+
 uint64_t cellar_start_call(call_t *call) {
     uint32_t cell = cellar_current_cell();
     __auto_type request = &call->request;
-    uint64_t *timeout = timeout_of(call);
+    uint64_t *timeout = timeout_of(call), *version = version_of(call);
     switch (call->kind) {
     case KERNEL_TOOLS_CALL:
         return cellar_kernel_tools_start_call(cell, &request->named.name, &request->named.arguments);
@@ -451,9 +503,14 @@ uint64_t cellar_start_call(call_t *call) {
     case KERNEL_TABLES_CONVERT:
         return cellar_kernel_tables_start_convert(cell, &request->conversion);
     case KERNEL_TABLES_LOAD:
-        return cellar_kernel_tables_start_load(cell, &request->dataset.name, &request->dataset.path);
+        return cellar_kernel_tables_start_load(cell, &request->dataset.name, version, &request->dataset.path);
+    case KERNEL_TABLES_READ:
+        return cellar_kernel_tables_start_read(cell, &request->dataset.name, version);
+    case KERNEL_TABLES_LIST:
+        return cellar_kernel_tables_start_list(cell, request->dataset.has_name ? &request->dataset.name : NULL);
     case KERNEL_TABLES_PUBLISH:
-        return cellar_kernel_tables_start_publish(cell, &request->dataset.name, &request->dataset.path);
+        return cellar_kernel_tables_start_publish(cell, &request->dataset.name, &request->dataset.path,
+                                                  &request->dataset.read);
     case KERNEL_TABLES_DRAW:
         return cellar_kernel_tables_start_draw(cell, &request->drawing);
     case KERNEL_PROCESSES_RUN:

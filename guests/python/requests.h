@@ -37,6 +37,9 @@ typedef struct {
         struct {
             kernel_string_t name;
             kernel_string_t path;
+            kernel_list_string_t read;
+            bool has_version, has_name;
+            uint64_t version;
         } dataset;
         cellar_kernel_processes_process_request_t process;
         cellar_kernel_processes_transfer_request_t transfer;

@@ -1,6 +1,7 @@
 //! `cellar dataset` and `cellar session origin`: tables that are published under a name, and where the names of a session come from.
 
 use std::{
+    collections::{HashMap, HashSet},
     fmt::Write as _,
     fs::File,
     io,
@@ -10,8 +11,9 @@ use std::{
 
 use cellar_config::Config;
 use cellar_engine::{
+    CellId,
     artifacts::datasets::{DatasetVersion, Datasets, Publication},
-    origin::Origin,
+    origin::{DerivedFrom, Origin},
 };
 use cellar_wire::{DatasetJson, OriginJson, OriginsJson};
 
@@ -22,6 +24,9 @@ use crate::{
     sessions::{self, age_text, size_text},
     terminal::escaped,
 };
+
+/// Lines of the tree of one name.
+const TREE_LINES_MAX: usize = 1_000;
 
 /// Runs a command on the datasets of the store.
 ///
@@ -106,7 +111,9 @@ fn line(version: &DatasetVersion, now: SystemTime) -> String {
 /// The session is not there, or its state cannot be read; `Usage` for a name that has no origin.
 pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<(), CliError> {
     let snapshot = sessions::store(folders)?.load(&arguments.session)?;
+    let former = snapshot.as_ref().map(|snapshot| snapshot.former_origins()).unwrap_or_default();
     let mut found = snapshot.map(|snapshot| snapshot.origins()).unwrap_or_default();
+    let tree = Tree::new(found.iter().map(|(_, origin)| origin).chain(&former).cloned());
     let language = arguments.language.map(cellar_engine::Language::from);
     found.retain(|origin| language.is_none_or(|wanted| origin.1.language == wanted));
     if let Some(name) = &arguments.name {
@@ -119,13 +126,50 @@ pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<(
     match arguments.json {
         true => {
             let named = found.into_iter().map(|(name, origin)| (name, OriginJson::from(&origin)));
-            output::print_json(&OriginsJson::new(named))
+            output::print_json(&OriginsJson::new(named, former.iter().map(OriginJson::from)))
         }
-        false => output::print(&found.iter().map(told).collect::<String>()),
+        false => output::print(&found.iter().map(|(name, origin)| tree.drawn(name, origin)).collect::<String>()),
     }
 }
 
-fn told((name, origin): &(String, Origin)) -> String {
+/// Origins by their cell, to find what each derives from.
+struct Tree(HashMap<CellId, Origin>);
+
+impl Tree {
+    fn new(origins: impl Iterator<Item = Origin>) -> Tree {
+        Tree(origins.map(|origin| (origin.cell, origin)).collect())
+    }
+
+    /// A name with all that it derives from, a line each. What stands above already is not drawn again.
+    fn drawn(&self, name: &str, origin: &Origin) -> String {
+        let mut text = told(name, origin);
+        self.draw_sources(origin, "", &mut HashSet::from([origin.cell]), &mut text);
+        text
+    }
+
+    fn draw_sources(&self, origin: &Origin, indent: &str, drawn: &mut HashSet<CellId>, text: &mut String) {
+        let last = origin.derived_from.len().saturating_sub(1);
+        for (place, DerivedFrom { name, producer, cell }) in origin.derived_from.iter().enumerate() {
+            let (branch, below) = if place == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            let known = self.0.get(cell);
+            let line = match known {
+                Some(origin) => told(name, origin),
+                None => format!("{}  {}  <cell {cell}>\n", escaped(name), escaped(producer)),
+            };
+            let is_new = drawn.insert(*cell);
+            let _ = match (text.lines().count() < TREE_LINES_MAX, is_new) {
+                (false, _) => return,
+                (true, true) => write!(text, "{indent}{branch}{line}"),
+                (true, false) => writeln!(text, "{indent}{branch}{}  <cell {cell}>, see above", escaped(name)),
+            };
+            if let Some(origin) = known.filter(|_| is_new) {
+                self.draw_sources(origin, &format!("{indent}{below}"), drawn, text);
+            }
+        }
+    }
+}
+
+fn told(name: &str, origin: &Origin) -> String {
     let Origin { producer, cell, language, .. } = origin;
     let mut text = format!("{}  {}  <cell {cell}> in {}", escaped(name), escaped(producer), language.title());
     sources(origin, &mut text);

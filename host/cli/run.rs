@@ -127,11 +127,7 @@ async fn start(
             let hint = "leave out --keep-going, or run the cells one by one";
             return Err(CliError::usage("a run in a session of another process ends with its first failure", hint));
         }
-        Some(_) if options != RunOptions::default() => {
-            let hint = "leave out --producer, --dry-run and --seen";
-            return Err(CliError::usage("a run in a session of another process says nothing of itself", hint));
-        }
-        Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
+        Some(path) => Running::Remote(RemoteRun::start(&path, &cells, &options).await?),
         None => {
             let opened = setup::open_session(folders, own.into()).await?;
             let run = opened.start(cells, keep_going, options)?;

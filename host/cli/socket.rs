@@ -11,7 +11,7 @@ use std::{
 };
 
 use cellar_bridges::{Doors, MeetFuture, Usher};
-use cellar_engine::{Cell, Event, RunResult, Session};
+use cellar_engine::{Cell, Event, RunResult, Session, config::RunOptions};
 use futures::StreamExt;
 use tempfile::TempDir;
 use tokio::{
@@ -25,8 +25,8 @@ use tokio::{
 
 use crate::report::CliError;
 use cellar_wire::{
-    EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultJson, ResultLine, check::Invalid, run_from_json,
-    run_json,
+    EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultJson, ResultLine, check::Invalid,
+    run_elsewhere_from_json, run_elsewhere_json,
 };
 
 /// Runs that one door serves at the same time; more wait to be let in.
@@ -125,8 +125,8 @@ async fn serve(stream: UnixStream, session: Session) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
     BufReader::new(read.take((REQUEST_BYTES_MAX as u64).saturating_add(2))).read_until(b'\n', &mut line).await?;
-    let refusal = match run_from_json(line.trim_ascii_end(), "the run") {
-        Ok(cells) => match session.run(cells) {
+    let refusal = match run_elsewhere_from_json(line.trim_ascii_end(), "the run") {
+        Ok((cells, options)) => match session.run(cells).and_then(|run| run.lineage(options)) {
             Ok(run) => return stream_run(run, &mut write).await,
             Err(error) => CliError::Engine(error),
         },
@@ -172,15 +172,15 @@ pub(crate) struct RemoteRun {
 }
 
 impl RemoteRun {
-    /// Asks the session behind the socket at `path` to run `cells`.
+    /// Asks the session behind the socket at `path` to run `cells` with these options.
     ///
     /// # Errors
     /// Nobody listens there.
-    pub(crate) async fn start(path: &Path, cells: &[Cell]) -> Result<RemoteRun, CliError> {
+    pub(crate) async fn start(path: &Path, cells: &[Cell], options: &RunOptions) -> Result<RemoteRun, CliError> {
         let failed = |source| CliError::Socket { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).await.map_err(failed)?;
         let (read, mut write) = stream.into_split();
-        let mut request = run_json(cells).to_string().into_bytes();
+        let mut request = run_elsewhere_json(cells, options).to_string().into_bytes();
         request.push(b'\n');
         write.write_all(&request).await.map_err(failed)?;
         Ok(RemoteRun { lines: BufReader::new(read).lines(), _write: write, path: path.to_owned(), is_done: false })

@@ -48,6 +48,13 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let kernels_max = cellar_config::kernels_max(&table);
     let host_config = HostConfig { kernels_max, ..setup::host_config(folders, table.stops)? };
     config.progress = print_progress;
+    if folders.store.is_some() {
+        // Long outputs and datasets are kept there, in the place of a store that goes with the process.
+        let (folders, table) =
+            (cellar_config::Folders::from(folders), config.overrides.file().map_err(HubError::from)?.artifacts);
+        let store = tokio::task::spawn_blocking(move || folders.artifacts(&table)).await.map_err(HubError::Task)?;
+        config.artifacts = Some(store?);
+    }
     let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
     let (lines, queue) = Lines::new(Starter(hub), Caller::Trusted, LINES_KIB_MAX);
     let input = Input::open().map_err(|source| CliError::Read { path: "-".into(), source })?;

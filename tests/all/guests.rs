@@ -21,6 +21,7 @@ mod input;
 mod installation;
 mod journals;
 mod jupyter;
+mod lineage;
 mod many;
 mod mcp;
 mod memory;

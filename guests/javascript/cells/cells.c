@@ -97,24 +97,25 @@ bool is_cell_promise(JSValueConst promise) {
 }
 
 // Calls a hook that traces names. It runs no code of cells, and what fails is left out: no cell fails of it.
-static void call_tracer(hook_t hook, uint32_t id) {
-    JSValue number = JS_NewUint32(ctx, id);
+static void call_tracer(hook_t hook, uint32_t id, kernel_string_t source) {
+    JSValue arguments[] = {JS_NewUint32(ctx, id), string_from(ctx, source)};
     polls_left = POLLS_WHILE_TRACING;
-    JSValue result = call_hook(ctx, hook, 1, (JSValueConst *)&number);
+    JSValue result = call_hook(ctx, hook, 2, (JSValueConst *)arguments);
     polls_left = 0;
+    JS_FreeValue(ctx, arguments[1]);
     if (JS_IsException(result))
         drop_exception();
     JS_FreeValue(ctx, result);
 }
 
-void trace_names(cell_t *cell) {
+void trace_names(cell_t *cell, kernel_string_t source) {
     cell->traces_names = true;
-    call_tracer(HOOK_TRACE, cell->id);
+    call_tracer(HOOK_TRACE, cell->id, source);
 }
 
 static void release_cell(cell_t *cell) {
     if (cell->traces_names)
-        call_tracer(HOOK_TRACED, cell->id);
+        call_tracer(HOOK_TRACED, cell->id, (kernel_string_t){0});
     JS_FreeValue(ctx, cell->promise);
     *cell = (cell_t){0};
 }

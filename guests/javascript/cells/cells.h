@@ -51,7 +51,7 @@ void end_if_exception(JSValueConst result);
 void end_settled_cells(void);
 
 // Notes the bindings that a cell finds, so that the host can be told of what it has bound when it ends.
-void trace_names(cell_t *cell);
+void trace_names(cell_t *cell, kernel_string_t source);
 
 // Forgets all cells.
 void reset_cells(void);

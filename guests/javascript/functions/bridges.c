@@ -32,6 +32,7 @@ typedef struct {
 static const uint8_t texts[] = {
     [KERNEL_TOOLS_CALL] = 2, [KERNEL_PRIMITIVES_CALL] = 3, [KERNEL_FETCHES_CALL] = 3, [KERNEL_LLM_CALL] = 2,
     [KERNEL_AGENTS_CALL] = 2, [KERNEL_INPUT_CALL] = 1, [KERNEL_HTTP_CALL] = 2, [KERNEL_PROCESSES_RUN] = 3,
+    [KERNEL_TABLES_READ] = 1,
 };
 
 // Pairs come as a flat array: name, value, and so on.
@@ -104,11 +105,11 @@ static bool take_body(JSContext *ctx, JSValueConst value, kernel_option_list_u8_
 // tools.call: name, arguments. primitives.call: pack, name, arguments. fetches.call: connector, fetch, arguments, refresh.
 // llm.call: prompt, tier, system?, schema?. agents.call: prompt, type, model?, context?, label?, schema?. input.call: prompt.
 // http.call: method, url, headers, body?. processes.run: language, code, order, environment, timeout?, input?, out?, err?.
-// processes.transfer: text?, timeout?, pipe to write?, pipes to read.
+// tables.read: name, version?. tables.list: name?. processes.transfer: text?, timeout?, pipe to write?, pipes to read.
 static bool take_request(JSContext *ctx, int32_t call, int argc, JSValueConst *argv, request_t *request) {
     *request = (request_t){0};
     int count = call >= 0 && call < (int)(sizeof texts) ? texts[call] : 0;
-    if (count == 0 && call != KERNEL_PROCESSES_TRANSFER) {
+    if (count == 0 && call != KERNEL_PROCESSES_TRANSFER && call != KERNEL_TABLES_LIST) {
         JS_ThrowRangeError(ctx, "no such call");
         return false;
     }
@@ -122,6 +123,8 @@ static bool take_request(JSContext *ctx, int32_t call, int argc, JSValueConst *a
     case KERNEL_FETCHES_CALL:
         request->refresh = argc > 0 && JS_ToBool(ctx, argv[0]) > 0;
         return true;
+    case KERNEL_TABLES_READ:
+        return argc <= 0 || take_number(ctx, argv[0], &request->numbers[0].is_some, &request->numbers[0].val);
     case KERNEL_HTTP_CALL:
         return (argc <= 1 || take_body(ctx, argv[1], &request->body)) && (argc <= 0 || take_pairs(ctx, argv[0], &request->pairs));
     case KERNEL_PROCESSES_RUN:
@@ -257,6 +260,11 @@ static cellar_kernel_processes_transfer_request_t transfer_request(const request
     };
 }
 
+// The version that a call about a dataset names, or NULL.
+static uint64_t *version_of(request_t *r) {
+    return r->numbers[0].is_some ? &r->numbers[0].val : NULL;
+}
+
 // Begins a call; its number, or 0.
 static uint64_t start_request(int32_t call, request_t *r) {
     switch (call) {
@@ -284,6 +292,10 @@ static uint64_t start_request(int32_t call, request_t *r) {
         cellar_kernel_processes_process_request_t process = process_request(r);
         return cellar_kernel_processes_start_run(glue_cell, &process);
     }
+    case KERNEL_TABLES_READ:
+        return cellar_kernel_tables_start_read(glue_cell, &r->required[0], version_of(r));
+    case KERNEL_TABLES_LIST:
+        return cellar_kernel_tables_start_list(glue_cell, r->optional[0].is_some ? &r->optional[0].val : NULL);
     default: {
         cellar_kernel_processes_transfer_request_t transfer = transfer_request(r);
         return cellar_kernel_processes_start_transfer(glue_cell, &transfer);
@@ -325,6 +337,13 @@ static bool call_request(int32_t call, request_t *r, cellar_kernel_types_respons
         response->tag = CELLAR_KERNEL_TYPES_RESPONSE_PROCESS;
         return cellar_kernel_processes_run(glue_cell, &process, &response->val.process, error);
     }
+    case KERNEL_TABLES_READ:
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_TABLE;
+        return cellar_kernel_tables_read(glue_cell, &r->required[0], version_of(r), &response->val.table, error);
+    case KERNEL_TABLES_LIST:
+        response->tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
+        return cellar_kernel_tables_list(glue_cell, r->optional[0].is_some ? &r->optional[0].val : NULL,
+                                         &response->val.json, error);
     default: {
         cellar_kernel_processes_transfer_request_t transfer = transfer_request(r);
         response->tag = CELLAR_KERNEL_TYPES_RESPONSE_TRANSFERRED;

@@ -118,17 +118,17 @@ static bool texts_of(JSContext *ctx, JSValueConst array, kernel_list_string_t *t
     return ok;
 }
 
-// bound(cell, bound, deleted): arrays of names
+// bound(cell, bound, deleted, read, leftOut): arrays of names, and how many are left out
 static JSValue bound(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     uint32_t cell;
-    kernel_list_string_t names = {0}, deleted = {0};
-    if (JS_ToUint32(ctx, &cell, argv[0]))
+    cellar_kernel_output_bound_names_t names = {0};
+    if (JS_ToUint32(ctx, &cell, argv[0]) || JS_ToUint32(ctx, &names.left_out, argv[4]))
         return JS_EXCEPTION;
-    bool ok = texts_of(ctx, argv[1], &names) && texts_of(ctx, argv[2], &deleted);
+    bool ok = texts_of(ctx, argv[1], &names.bound) && texts_of(ctx, argv[2], &names.deleted)
+        && texts_of(ctx, argv[3], &names.read);
     if (ok)
-        cellar_kernel_output_bound(cell, &names, &deleted);
-    kernel_list_string_free(&names);
-    kernel_list_string_free(&deleted);
+        cellar_kernel_output_bound(cell, &names);
+    cellar_kernel_output_bound_names_free(&names);
     return ok ? JS_UNDEFINED : JS_EXCEPTION;
 }
 
@@ -139,7 +139,7 @@ void add_output_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("display", 4, display),
         JS_CFUNC_DEF("clear", 1, clear),
         JS_CFUNC_DEF("status", 1, status),
-        JS_CFUNC_DEF("bound", 3, bound),
+        JS_CFUNC_DEF("bound", 5, bound),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

@@ -197,6 +197,23 @@
     return objects(columns, rows);
   }
 
+  // ---- Datasets
+
+  function datasetName(what, name, isNeeded) {
+    if (typeof name === "string" || (!isNeeded && name === undefined)) return name;
+    throw new TypeError(`${what} takes the name of a dataset, and not ${kit.inspect(name)}`);
+  }
+
+  function versionAsked(name, options) {
+    const { version } = kit.options("loadDataset", options, { version: "size" });
+    return [host.calls.TABLES_READ, datasetName("loadDataset", name, true), version];
+  }
+
+  const loadDataset = kit.bridge("loadDataset", versionAsked, rowsOf);
+  define(globalThis, "loadDataset", loadDataset);
+  const listDatasets = kit.bridge("listDatasets", (name) => [host.calls.TABLES_LIST, datasetName("listDatasets", name, false)]);
+  define(globalThis, "listDatasets", listDatasets);
+
   // ---- Names
 
   // What the host says of each fetch, by its name with that of its connector.

@@ -60,25 +60,49 @@
   // one that is left alone; nor is it known which of several cells that await has bound a name: it counts as that of the
   // one that ends first.
   const traced = new Map();
+  const sources = new Map();
 
-  kit.trace = (cell) => {
+  const isTold = (name) => name !== "_" && name.length <= NAME_LENGTH_MAX;
+
+  kit.trace = (cell, source) => {
     traced.set(cell, bindings());
+    sources.set(cell, source);
   };
+
+  // Names that a source has in it, but for those of members, of texts and of comments. Functions that it calls are looked through.
+  const APART = /\/\*[^]*?\*\/|\/\/[^\n]*|'(?:[^'\\\n]|\\[^])*'|"(?:[^"\\\n]|\\[^])*"|(\?\.|\.)?\s*([\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*)/gu;
+  const FUNCTIONS_MAX = 500;
+  function readBy(source, names) {
+    const found = new Set();
+    const ahead = [source];
+    for (let i = 0; i < ahead.length && i < FUNCTIONS_MAX; i += 1) {
+      for (const [, member, name] of ahead[i].matchAll(APART)) {
+        if (name === undefined || member !== undefined || found.has(name) || !names.has(name)) continue;
+        found.add(name);
+        const value = names.get(name);
+        if (typeof value === "function") ahead.push(Function.prototype.toString.call(value));
+      }
+    }
+    return [...found].filter(isTold).slice(0, NAMES_MAX).sort();
+  }
 
   kit.traced = (cell) => {
     const before = traced.get(cell);
     if (before === undefined) return;
+    const source = sources.get(cell);
     traced.delete(cell);
+    sources.delete(cell);
     const now = bindings();
     const differs = ([name, value]) => !before.has(name) || !Object.is(before.get(name), value);
-    const isTold = (name) => name !== "_" && name.length <= NAME_LENGTH_MAX;
-    const bound = [...now].filter(differs).map(([name]) => name).filter(isTold).slice(0, NAMES_MAX).sort();
+    const all = [...now].filter(differs).map(([name]) => name).filter(isTold).sort();
+    const bound = all.slice(0, NAMES_MAX);
     const deleted = [...before.keys()].filter((name) => !now.has(name) && isTold(name)).slice(0, NAMES_MAX);
     for (const other of traced.values()) {
       for (const name of bound) other.set(name, now.get(name));
       for (const name of deleted) other.delete(name);
     }
-    host.bound(cell, bound, deleted);
+    const read = bound.length > 0 ? readBy(source, before) : [];
+    host.bound(cell, bound, deleted, read, all.length - bound.length);
   };
 
   // ---- Names that the host binds

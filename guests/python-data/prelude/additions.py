@@ -82,6 +82,7 @@ def names():
         "read_excel": documents.read_excel,
         "read_pptx_text": documents.read_pptx_text,
         "load_dataset": datasets.load_dataset,
+        "list_datasets": datasets.list_datasets,
         "publish_dataset": datasets.publish_dataset,
         "LoadDatasetError": datasets.LoadDatasetError,
     }

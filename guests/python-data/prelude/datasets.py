@@ -4,22 +4,9 @@ The host has the rows. What passes are columns, in temporary files of the sessio
 """
 
 import _cellar
-from _cellar_prelude.calls import bridges
-
-
-class LoadDatasetError(KeyError):
-    """A dataset that cannot be loaded: there is none of the name, or whoever made the run has not seen it."""
-
-    def __str__(self):
-        return str(self.args[0]) if self.args else ""
-
-
-class PublishDatasetError(RuntimeError):
-    """A table that cannot be published as a dataset."""
-
-
-for _error in (LoadDatasetError, PublishDatasetError):
-    _error.__module__ = "builtins"
+from _cellar_prelude.calls import bridges, published
+from _cellar_prelude.calls.published import LoadDatasetError, PublishDatasetError, list_datasets
+from _cellar_prelude.cells import binding
 
 
 def begin():
@@ -29,15 +16,11 @@ def begin():
     from _cellar_prelude import formats, tables
 
 
-def load_dataset(name, /):
-    """The latest version of a dataset as a DataFrame."""
-    if not isinstance(name, str):
-        raise TypeError(f"load_dataset() takes the name of a dataset, not {type(name).__name__}")
+def load_dataset(name, version=None, /):
+    """A version of a dataset, the latest unless one is named, as a DataFrame."""
+    version = published.check("load_dataset", name, version)
     with formats._temporary() as made:
-        try:
-            bridges.ask_tables(_cellar.TABLES_LOAD, name, made)
-        except OSError as error:
-            raise LoadDatasetError(str(error)) from None
+        published.ask(_cellar.TABLES_LOAD, name, version, made)
         with open(made, "rb") as file:
             return formats._frame(file)
 
@@ -55,7 +38,7 @@ def publish_dataset(name, frame, /):
             file.write(data)
         del data
         try:
-            _name, version, _artifact, _rows = bridges.ask_tables(_cellar.TABLES_PUBLISH, name, given)
+            _name, version, _artifact, _rows = bridges.ask_tables(_cellar.TABLES_PUBLISH, name, given, binding.read_by_current())
             return version
         except OSError as error:
             raise PublishDatasetError(str(error)) from None

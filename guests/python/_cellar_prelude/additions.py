@@ -1,4 +1,6 @@
-"""What an image has besides the language: nothing here. The data guest has a file of its own in the place of this one."""
+"""What an image has besides the language: datasets as lists of dicts. The data guest has a file of its own in the place of this one."""
+
+from _cellar_prelude.calls import published
 
 # Cells that are run while the guest is baked, so that the code of a first such cell has run before.
 CELLS = []
@@ -6,12 +8,12 @@ CELLS = []
 
 def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
-    return {"load_dataset": load_dataset, "publish_dataset": publish_dataset}
-
-
-def load_dataset(name, /):
-    """Says where datasets can be loaded."""
-    raise NotImplementedError("load_dataset() gives a DataFrame, which this guest has not: use the guest python-data")
+    return {
+        "load_dataset": published.load_dataset,
+        "list_datasets": published.list_datasets,
+        "publish_dataset": publish_dataset,
+        "LoadDatasetError": published.LoadDatasetError,
+    }
 
 
 def publish_dataset(name, frame, /):

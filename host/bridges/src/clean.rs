@@ -28,6 +28,7 @@ pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, Cal
             | Response::Dataset(_)
             | Response::Process(_)
             | Response::Channel(_)
+            | Response::Rows(_)
             | Response::Done),
         ) => Ok(response),
         Err(error) => Err(clean_error(error)),

@@ -11,10 +11,10 @@ pub(crate) struct LineageArguments {
     /// Who makes the run, such as the path of a notebook: the names that its cells bind get an origin
     #[arg(long, value_name = "NAME")]
     pub(crate) producer: Option<String>,
-    /// Give no name an origin although there is a producer
+    /// Give no name an origin although there is a producer, and publish no datasets
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Let cells load this dataset, and no other that is not given too: `dataset:NAME`; repeatable
+    /// Let cells load this dataset, and no other that is not given too: `dataset:NAME`; repeatable; `none` for none at all
     #[arg(long, value_name = "KIND:NAME", value_parser = seen)]
     pub(crate) seen: Vec<(String, String)>,
 }
@@ -27,6 +27,9 @@ impl LineageArguments {
 }
 
 fn seen(text: &str) -> Result<(String, String), &'static str> {
+    if text == "none" {
+        return Ok((text.to_owned(), String::new()));
+    }
     let (kind, name) = text.split_once(':').ok_or("expected a kind and a name, as in `dataset:inflation_monthly`")?;
     Ok((kind.to_owned(), name.to_owned()))
 }

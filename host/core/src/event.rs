@@ -60,7 +60,8 @@ pub enum EventKind {
     /// `Fork`, a `RunStarted`, a `RunFinished` nor an `InputRequest`; its own `index` is the position in the fork's run.
     /// `index` is that of the cell that made the fork, and once that cell has ended, that of the cell that runs.
     Fork { index: usize, fork: String, kind: Box<EventKind> },
-    /// A connector gave rows to the call `call`, which ends next.
+    /// A connector gave rows to the call `call`, or failed to. The call ends next, unless it is that of a process whose code made the
+    /// fetch.
     Fetched { index: usize, call: u64, fetch: Box<Fetch> },
     /// The cell, which ends next, has bound these names at the top level, all of this origin, and deleted those. Told in runs
     /// that name their producer.
@@ -94,18 +95,24 @@ pub struct Fetch {
     pub artifact: Option<String>,
     /// Reason for which there is no artifact.
     pub notice: Option<String>,
+    /// Message of a fetch that failed: it has no rows.
+    pub error: Option<String>,
 }
 
 impl Fetch {
     /// Bytes of its texts.
     pub fn size_bytes(&self) -> usize {
         let columns = self.columns.iter().map(|(name, kind)| name.len().saturating_add(kind.len()));
-        let texts = [&self.connector, &self.fetch, &self.arguments, &self.head, &self.tail].map(String::len);
+        let texts = [&self.connector, &self.fetch, &self.arguments, &self.head, &self.tail];
+        let texts = texts.into_iter().chain(&self.error).map(String::len);
         columns.chain(texts).fold(0, usize::saturating_add)
     }
 
     /// One line that says what was fetched.
     pub fn summary(&self) -> String {
+        if let Some(error) = &self.error {
+            return format!("{}.{}: failed: {error}", self.connector, self.fetch);
+        }
         let rows = if self.rows == 1 { "1 row".to_owned() } else { format!("{} rows", self.rows) };
         let columns =
             if self.columns.len() == 1 { "1 column".to_owned() } else { format!("{} columns", self.columns.len()) };
@@ -231,6 +238,8 @@ pub enum HostStatus {
     KernelRestored,
     /// Processes that a cell had started were ended with it.
     ProcessesEnded,
+    /// Names that a cell has bound got no origin, because there are too many.
+    OriginsLeftOut,
     /// A displayed value could not be rendered.
     RenderFailed,
     /// A cell has less time than it asked for.
@@ -239,7 +248,7 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 12] = [
+    pub const ALL: [HostStatus; 13] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
         HostStatus::Call,
@@ -249,6 +258,7 @@ impl HostStatus {
         HostStatus::KernelAwaited,
         HostStatus::KernelLost,
         HostStatus::KernelRestored,
+        HostStatus::OriginsLeftOut,
         HostStatus::ProcessesEnded,
         HostStatus::RenderFailed,
         HostStatus::TimeoutTightened,
@@ -266,6 +276,7 @@ impl HostStatus {
             HostStatus::KernelAwaited => "kernel_awaited",
             HostStatus::KernelLost => "kernel_lost",
             HostStatus::KernelRestored => "kernel_restored",
+            HostStatus::OriginsLeftOut => "origins_left_out",
             HostStatus::ProcessesEnded => "processes_ended",
             HostStatus::RenderFailed => "render_failed",
             HostStatus::TimeoutTightened => "timeout_tightened",

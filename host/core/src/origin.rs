@@ -27,6 +27,20 @@ pub struct Origin {
     pub datasets: Vec<DatasetRef>,
     /// The fetches that the run had made by then, each table once, in the order of their first use.
     pub fetches: Vec<FetchRef>,
+    /// The names with an origin that the cell has read, as they were then.
+    #[serde(default)]
+    pub derived_from: Vec<DerivedFrom>,
+}
+
+/// A name that a cell has read, with the origin that it had then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DerivedFrom {
+    /// The name.
+    pub name: String,
+    /// Producer of its origin.
+    pub producer: String,
+    /// The cell that had bound it, which tells its origin apart from all others of the session.
+    pub cell: CellId,
 }
 
 /// A version of a dataset.
@@ -59,6 +73,7 @@ impl Origin {
             let artifact = each.artifact.as_ref().map_or(0, String::len);
             each.connector.len().saturating_add(each.fetch.len()).saturating_add(artifact)
         });
-        datasets.chain(fetches).fold(self.producer.len(), usize::saturating_add)
+        let derived = self.derived_from.iter().map(|each| each.name.len().saturating_add(each.producer.len()));
+        datasets.chain(fetches).chain(derived).fold(self.producer.len(), usize::saturating_add)
     }
 }

@@ -187,8 +187,8 @@ pub(crate) struct RunMarks {
     /// Tracing span of the run.
     pub(crate) span: Span,
     pub(crate) record: Option<RunRecord>,
-    /// Origin scope from the run's options.
-    pub(crate) scope: Option<Arc<Scope>>,
+    /// Producer and gate of the run, and what it has used.
+    pub(crate) scope: Arc<Scope>,
 }
 
 #[derive(Default)]
@@ -435,7 +435,7 @@ impl Session {
         if self.depth == 0 {
             *lock(&self.inner.cells.latest) = reader.gate.as_ref().map(Gate::hearer);
         }
-        let scope = marks.scope.map(|run| CellScope { run, language });
+        let scope = Some(CellScope { run: marks.scope, language });
         let bill = self.inner.role.process().map(|process| process.bill.clone());
         let mut live = LiveCell {
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),

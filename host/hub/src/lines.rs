@@ -289,13 +289,15 @@ impl<P: Place> Lines<P> {
                 let entry = self.session(session).await?;
                 let session = entry.session.clone();
                 return self.in_turn(&entry, asked(), tasks, async move {
-                    let mut named = Vec::new();
+                    let (mut named, mut former) = (Vec::new(), Vec::new());
                     for language in languages {
                         let origins = session.origins(language).await.map_err(HubError::from)?;
+                        let before = session.former_origins(language).await.map_err(HubError::from)?;
+                        former.extend(before.iter().map(|origin| OriginJson::from(&**origin)));
                         named.extend(origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin))));
                     }
                     named.retain(|(each, _)| name.as_ref().is_none_or(|name| each == name));
-                    Ok(Some(Answer::Origins { id, origins: OriginsJson::new(named) }))
+                    Ok(Some(Answer::Origins { id, origins: OriginsJson::new(named, former) }))
                 });
             }
             Request::Reply { call, result } => {

@@ -219,7 +219,10 @@ impl RunResult {
             EventKind::CallFinished { index, call, duration, error } => {
                 self.call_finished((*index, *call), *duration, error.as_deref());
             }
-            // What forks say is theirs: their maker gathers it.
+            // What forks say is theirs: their maker gathers it. What they fetch is the run's.
+            EventKind::Fork { index, kind, .. } if let EventKind::Fetched { fetch, .. } = &**kind => {
+                self.fetched(*index, fetch);
+            }
             EventKind::InputRequest { .. } | EventKind::Fork { .. } => {}
         }
     }

@@ -31,7 +31,9 @@ pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};
-pub use request::{REQUEST_BYTES_MAX, language_meant, run_from_json, run_json};
+pub use request::{
+    REQUEST_BYTES_MAX, language_meant, run_elsewhere_from_json, run_elsewhere_json, run_from_json, run_json,
+};
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{

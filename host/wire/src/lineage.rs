@@ -18,7 +18,7 @@ pub(crate) const PRODUCER: Member = member(
     "Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.",
 );
 /// Description of the member that has no name get an origin, which interfaces spell in their own ways.
-pub(crate) const DRY_RUN: &str = "No name gets an origin although there is a producer.";
+pub(crate) const DRY_RUN: &str = "No name gets an origin although there is a producer, and no dataset is published.";
 /// Members of a run's request about its lineage. `None` for a `seen` that is not valid.
 pub(crate) const SEEN: Member =
     member("seen", Kind::Seen, "What the caller has seen, as kinds and names: cells load no other dataset.");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cellar_core::{
     cell::{Cell, Language},
     limits,
+    run::RunOptions,
     text::nearest,
 };
 use serde::Serialize;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Invalid, Problems},
     json,
+    lineage::{DRY_RUN, PRODUCER, SEEN, run_options},
     object::{Kind, Member, Object, Text, described, member},
 };
 
@@ -28,6 +30,13 @@ pub(crate) static RUN: Object = Object::new("run", "A run, as it is asked for.",
 pub(crate) const CELLS: Member =
     member("cells", Kind::Cells, "They run in order. The first that fails is the last that runs.")
         .required("an array of at least one cell");
+/// A run in a session of another process, which says what it says of itself besides.
+static RUN_ELSEWHERE: Object = Object::new(
+    "RunElsewhere",
+    "A run in a session of another process.",
+    &[CELLS, PRODUCER, member(DRY_RUN_KEY, Kind::Flag, DRY_RUN), SEEN],
+);
+const DRY_RUN_KEY: &str = "dry_run";
 /// One cell.
 static CELL: Object = Object::new(
     "CellJson",
@@ -76,11 +85,41 @@ pub fn run_json(cells: &[Cell]) -> Value {
     json!({"cells": cells.iter().map(cell).collect::<Vec<_>>()})
 }
 
+/// A run in a session of another process as a request.
+pub fn run_elsewhere_json(cells: &[Cell], options: &RunOptions) -> Value {
+    let mut run = run_json(cells);
+    run["dry_run"] = options.dry_run.into();
+    if let Some(producer) = &options.producer {
+        run["producer"] = producer.as_str().into();
+    }
+    if let Some(seen) = &options.seen {
+        run["seen"] = seen.iter().map(|(kind, name)| json!([kind, name])).collect();
+    }
+    run
+}
+
+/// Reads a run in a session of another process.
+///
+/// # Errors
+/// As [`run_from_json`].
+pub fn run_elsewhere_from_json(bytes: &[u8], what: &str) -> Result<(Vec<Cell>, RunOptions), Invalid> {
+    read(bytes, what, |at, problems| {
+        let members = RUN_ELSEWHERE.read(at, None, problems)?;
+        let options = run_options(&members, DRY_RUN_KEY, problems);
+        let cells = cells(&members.get("cells", problems)?, problems)?;
+        Some((cells, options?))
+    })
+}
+
 /// Reads a run. `what` names it in messages: "the run in `a.json`".
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
+    read(bytes, what, run)
+}
+
+fn read<T>(bytes: &[u8], what: &str, read: impl FnOnce(&At<'_>, &mut Problems) -> Option<T>) -> Result<T, Invalid> {
     let mut problems = Problems::default();
     if bytes.len() > REQUEST_BYTES_MAX {
         problems.add("$", format_args!("expected at most {REQUEST_BYTES_MAX} bytes, found {}", bytes.len()));
@@ -93,8 +132,8 @@ pub fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
             return problems.finish(what, None);
         }
     };
-    let cells = run(&At::root(&node, "$"), &mut problems);
-    problems.finish(what, cells)
+    let found = read(&At::root(&node, "$"), &mut problems);
+    problems.finish(what, found)
 }
 
 fn run(at: &At<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {

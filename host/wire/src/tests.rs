@@ -4,7 +4,7 @@ use cellar_core::{
     cell::{Cell, CellId, Language},
     event::{Bridge, Event, EventKind, Fetch, KeptText, Scalar},
     mime::{MimeBundle, MimeData},
-    origin::{DatasetRef, FetchRef, Origin},
+    origin::{DatasetRef, DerivedFrom, FetchRef, Origin},
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
 use cellar_results::result::RunResult;
@@ -73,6 +73,7 @@ fn fetch() -> Fetch {
         tail: "[{\"date\":\"2025-04-01\",\"value\":null}]".to_owned(),
         artifact: Some("0f".repeat(16)),
         notice: None,
+        error: None,
     }
 }
 
@@ -84,6 +85,11 @@ fn origin() -> Origin {
         stamped_at: 1_767_225_600_123_456_000,
         datasets: vec![DatasetRef { name: "inflation_monthly".to_owned(), version: 3, artifact: "1f".repeat(16) }],
         fetches: vec![FetchRef { connector: "fred".to_owned(), fetch: "GDPC1".to_owned(), artifact: None }],
+        derived_from: vec![DerivedFrom {
+            name: "raw".to_owned(),
+            producer: "notebooks/load.py".to_owned(),
+            cell: CellId(2),
+        }],
     }
 }
 
@@ -125,6 +131,19 @@ fn events() -> Vec<Event> {
                 tail: String::new(),
                 artifact: None,
                 notice: Some(text("the rows were not kept: the disk is full")),
+                ..fetch()
+            }),
+        },
+        EventKind::Fetched {
+            index: 0,
+            call: 7,
+            fetch: Box::new(Fetch {
+                rows: 0,
+                columns: Vec::new(),
+                head: text("[]"),
+                tail: String::new(),
+                artifact: None,
+                error: Some(text("fred.GDPC1: the source does not answer")),
                 ..fetch()
             }),
         },

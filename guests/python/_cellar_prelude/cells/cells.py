@@ -406,7 +406,7 @@ def start(cell, source, traces_names=False):
         loop.keep_ground()
         body, last, silenced = _safely(_prepare, cell, source, filename)
         if traces_names:
-            _safely(binding.begin, cell, names, body)
+            _safely(binding.begin, cell, names, body, last)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
             _safely(_start_task, cell, body, last, silenced)
         else:

@@ -198,6 +198,17 @@ pub enum Response {
     Channel(ChannelAnswer),
     /// Nothing but that it is done.
     Done,
+    /// Rows of a dataset.
+    Rows(Box<DatasetRows>),
+}
+
+/// The rows of a dataset, on their way to a guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetRows {
+    /// Number of rows.
+    pub rows: u64,
+    /// The columns, as a guest takes them.
+    pub columns: Columns,
 }
 
 /// Disk usage of a session, in bytes.
@@ -239,6 +250,7 @@ impl Response {
                 headers.fold(response.body.len().saturating_add(response.url.len()), usize::saturating_add)
             }
             Response::Table(table) => table.columns.len(),
+            Response::Rows(rows) => rows.columns.len(),
             Response::Dataset(dataset) => dataset.name.len().saturating_add(dataset.artifact.len()),
             Response::Process(end) => end.size_bytes(),
             Response::Channel(answer) => answer.size_bytes(),

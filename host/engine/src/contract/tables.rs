@@ -65,12 +65,26 @@ pub struct Drawing {
 pub enum TableCall {
     /// Converts a file.
     Convert(Conversion),
-    /// Writes the columns of the latest version of a dataset to a file.
+    /// Writes the columns of a version of a dataset to a file.
     Load {
         /// Live name of the dataset.
         name: String,
+        /// Number of the version; the latest when absent.
+        version: Option<u64>,
         /// The file that is written, as a path of the guest.
         target: String,
+    },
+    /// Lends the rows of a version of a dataset.
+    Read {
+        /// Live name of the dataset.
+        name: String,
+        /// Number of the version; the latest when absent.
+        version: Option<u64>,
+    },
+    /// Lists datasets, or the versions of one.
+    List {
+        /// Live name of the dataset whose versions are listed.
+        name: Option<String>,
     },
     /// Publishes the columns of a file as the next version of a dataset.
     Publish {
@@ -78,6 +92,8 @@ pub enum TableCall {
         name: String,
         /// The file that is read, as a path of the guest.
         source: String,
+        /// Names that the rows derive from.
+        read: Vec<String>,
     },
     /// Draws a chart into a file.
     Draw(Drawing),
@@ -89,6 +105,8 @@ impl TableCall {
         match self {
             TableCall::Convert(_) => "cellar.convert",
             TableCall::Load { .. } => "cellar.load",
+            TableCall::Read { .. } => "cellar.read",
+            TableCall::List { .. } => "cellar.list",
             TableCall::Publish { .. } => "cellar.publish",
             TableCall::Draw(_) => "cellar.draw",
         }
@@ -101,8 +119,11 @@ impl TableCall {
                 let columns = columns.iter().flatten().map(String::len);
                 columns.fold(source.len().saturating_add(target.len()), usize::saturating_add)
             }
-            TableCall::Load { name, target: path } | TableCall::Publish { name, source: path } => {
-                name.len().saturating_add(path.len())
+            TableCall::Load { name, target, .. } => name.len().saturating_add(target.len()),
+            TableCall::Read { name, .. } => name.len(),
+            TableCall::List { name } => name.as_ref().map_or(0, String::len),
+            TableCall::Publish { name, source, read } => {
+                read.iter().map(String::len).fold(name.len().saturating_add(source.len()), usize::saturating_add)
             }
             TableCall::Draw(Drawing { mime_type, specification, wanted, target }) => {
                 [mime_type, specification, wanted, target].map(String::len).into_iter().fold(0, usize::saturating_add)

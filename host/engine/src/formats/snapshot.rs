@@ -109,6 +109,9 @@ pub(crate) struct KernelState {
     /// Origins of its names.
     #[serde(deserialize_with = "bounded::<_, _, ORIGINS_MAX>")]
     pub(crate) origins: Vec<StampedState>,
+    /// Cells with a gate, those that have ended among them: what goes on of them loads no dataset in another life.
+    #[serde(deserialize_with = "bounded::<_, _, CELLS_MAX>")]
+    pub(crate) gated: Vec<u32>,
 }
 
 /// The names of one origin.

@@ -31,7 +31,7 @@ pub(crate) use read::{Cursor, OpenError, TapeFile};
 pub(crate) use write::{Writer, bytes_of};
 
 /// The version changes with every change to this format or to what stands in the items.
-pub(crate) const RECORDING: FileKind = FileKind { name: "recording", letter: b'r', version: 7 };
+pub(crate) const RECORDING: FileKind = FileKind { name: "recording", letter: b'r', version: 8 };
 const CHECKSUM_BYTES: usize = 16;
 /// Tag and both lengths.
 const FRAME_HEAD_BYTES: usize = 9;

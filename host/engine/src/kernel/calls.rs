@@ -3,14 +3,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cellar_core::{cell::CellId, event::Bridge};
+use cellar_core::{
+    cell::CellId,
+    event::{Bridge, Fetch},
+};
 use futures::future::{BoxFuture, Shared};
 
 use crate::{
     contract::bridge::{Call, CallError, CallFuture, ConnectorSpec, PackSpec, ToolsFuture, denied},
     kernel::{
         events::Hearer,
-        origins::CellScope,
+        origins::{CellScope, Scope},
         scheduling::{Spent, StopFlag},
     },
 };
@@ -20,7 +23,7 @@ mod memo;
 mod open;
 
 pub(crate) use input::Requests;
-pub(crate) use memo::{Memo, UnderWay};
+pub(crate) use memo::{FetchKey, Memo, UnderWay};
 pub(crate) use open::{Beginning, CallEnd, CallOrigin, Calls, Permits};
 
 /// Calls that a run serves, and the agent that makes the run.
@@ -31,8 +34,8 @@ pub(crate) struct Lineage {
     calls: Option<Arc<Vec<(u32, u64)>>>,
     /// The type of the agent that makes the run.
     agent: Option<Arc<str>>,
-    /// True if one of these calls comes from a run that names its producer.
-    is_produced: bool,
+    /// Scope of the run that the last of these calls comes from. It holds for the run.
+    scope: Option<Arc<Scope>>,
 }
 
 impl Lineage {
@@ -41,17 +44,17 @@ impl Lineage {
         let calls = self.calls.iter().flat_map(|calls| calls.iter().copied());
         let calls = Some(Arc::new(calls.chain([(cell, call)]).collect()));
         let agent = agent.map(Arc::from).or_else(|| self.agent.clone());
-        Lineage { calls, agent, is_produced: self.is_produced }
+        Lineage { calls, agent, scope: self.scope.clone() }
     }
 
-    /// Returns the same lineage, with `is_produced` set if the call comes from a run that names its producer.
-    pub(crate) fn within(self, is_produced: bool) -> Lineage {
-        Lineage { is_produced: self.is_produced || is_produced, ..self }
+    /// Returns the same lineage for a call that comes from a run of this scope.
+    pub(crate) fn within(self, scope: Option<Arc<Scope>>) -> Lineage {
+        Lineage { scope: scope.or(self.scope), ..self }
     }
 
-    /// Returns true if the run is made within one of the same session that names its producer.
-    pub(crate) fn is_produced(&self) -> bool {
-        self.is_produced
+    /// Scope of the run that this one is a part of.
+    pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
+        self.scope.as_ref()
     }
 
     /// The call that the run itself serves.
@@ -72,7 +75,7 @@ impl Lineage {
     /// Returns the lineage of the same agent, or of this one, in another session, whose kernels do not know these calls.
     pub(crate) fn elsewhere(&self, agent: Option<&str>) -> Lineage {
         let agent = agent.map(Arc::from).or_else(|| self.agent.clone());
-        Lineage { calls: None, agent, is_produced: false }
+        Lineage { calls: None, agent, scope: self.scope.clone() }
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) enum Kept {
     Output(KeptOutput),
     /// Rows of a fetch, which may still be on their way to the disk.
     Rows(KeptRows),
+    /// A fetch that failed, for the fetch log.
+    Failed(Box<Fetch>),
 }
 
 /// Rows that are kept: their artifact, or why there is none, once either is known.

@@ -55,6 +55,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
         files: data.binding.files.table(),
         fetches: lock(&data.binding.link.memo).all(),
         origins: lock(&data.binding.link.origins).as_ref().map(Origins::stamped).unwrap_or_default(),
+        gated: lock(&data.binding.link.ended).gated(),
     }
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
     binding.calls.go_on_from(state.next_call, &state.calls);
     *lock(&binding.link.memo) = Memo::of(&state.fetches);
     *lock(&binding.link.origins) = Some(Origins::of(&state.origins));
+    lock(&binding.link.ended).close(&state.gated, state.language().unwrap_or(Language::Probe));
     let mut data = StoreData::new(binding);
     let elapsed = wall_nanos().saturating_sub(state.wall_clock);
     data.clock = GuestClock::showing(state.monotonic_clock.saturating_add(elapsed));

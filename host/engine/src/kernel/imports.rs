@@ -23,7 +23,7 @@ use crate::kernel::{
         WORLD_PACKAGE, WORLD_VERSION, control, mime_bundle, output,
         types::{self, StopReason},
     },
-    origins::{NAME_BYTES_MAX, REPORTED_MAX},
+    origins::{NAME_BYTES_MAX, REPORTED_MAX, Reported},
     record::Import,
     state::{StoreData, word},
 };
@@ -193,8 +193,10 @@ impl output::Host for StoreData {
         Ok(())
     }
 
-    async fn bound(&mut self, cell: u32, bound: Vec<String>, deleted: Vec<String>) -> wasmtime::Result<()> {
-        self.note_bound(cell, reported(bound), reported(deleted)).await;
+    async fn bound(&mut self, cell: u32, names: output::BoundNames) -> wasmtime::Result<()> {
+        let output::BoundNames { bound, deleted, read, left_out } = names;
+        let (bound, deleted, read) = (reported(bound), reported(deleted), reported(read));
+        self.note_bound(cell, Reported { bound, deleted, read, left_out }).await;
         Ok(())
     }
 }

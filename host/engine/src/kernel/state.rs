@@ -13,6 +13,7 @@ use std::{
 
 use cellar_core::{
     limits::{LOOK_TIMEOUT, Limits},
+    sync::lock,
     time::later,
 };
 use cellar_files::{FileLimits, Files, Quota};
@@ -25,7 +26,7 @@ use crate::{
         border::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, Memo, NoAnswers, Permits, Requests},
         events::Backlog,
-        origins::Origins,
+        origins::{EndedScopes, Origins},
         record::{Import, Tape},
         scheduling::{Beat, CpuMeter, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Resident, Threads, Turn},
     },
@@ -97,6 +98,8 @@ pub(crate) struct KernelLink {
     pub(crate) memo: Mutex<Memo>,
     /// Origins of its names; absent until the kernel has a state of its own. Until then those of its slot apply.
     pub(crate) origins: Mutex<Option<Origins>>,
+    /// Scopes of the latest cells, which hold for what goes on of a cell that has ended.
+    pub(crate) ended: Mutex<EndedScopes>,
 }
 
 /// The store data of a kernel.
@@ -217,6 +220,9 @@ impl StoreData {
         if cell.origin.depth > 0 && cell.origin.depth >= self.deepest {
             self.deepest = cell.origin.depth;
             self.deepest_agent = cell.origin.lineage.elsewhere(None);
+        }
+        if let Some(scope) = &cell.origin.scope {
+            lock(&self.binding.link.ended).put(id, scope.clone());
         }
         self.cells.insert(id, cell);
     }

@@ -24,7 +24,7 @@ impl Session {
     /// [producer](crate::config::RunOptions). Does not enter the guest, and starts no kernel.
     ///
     /// Origins are part of a kernel's state: snapshots, forks and stored sessions contain them, a restore brings back those
-    /// of then, and a reset removes them. A run without a producer changes none, even if it binds the name anew.
+    /// of then, and a reset removes them. A name that a run without a producer binds anew has none.
     ///
     /// # Errors
     /// `SessionClosed`; `Store` or `Snapshot` when the stored state of the session cannot be read.
@@ -32,6 +32,25 @@ impl Session {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn origins(&self, language: Language) -> Result<BTreeMap<String, Arc<Origin>>, Error> {
+        Ok(self.known_origins(language, Origins::all).await?.unwrap_or_default())
+    }
+
+    /// Returns the origins of this language that names derive from, directly or by others, and that no name has any more.
+    ///
+    /// # Errors
+    /// As [`origins`](Session::origins).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn former_origins(&self, language: Language) -> Result<Vec<Arc<Origin>>, Error> {
+        Ok(self.known_origins(language, Origins::former).await?.unwrap_or_default())
+    }
+
+    async fn known_origins<T>(
+        &self,
+        language: Language,
+        known: impl Fn(&Origins) -> T + Send,
+    ) -> Result<Option<T>, Error> {
         let (link, slot) = {
             let kernels = lock(&self.inner.kernels);
             if kernels.closed {
@@ -40,14 +59,14 @@ impl Session {
             let live = kernels.live.get(&language).filter(|kernel| !kernel.commands.is_closed());
             (live.map(|kernel| kernel.link.clone()), kernels.slots.get(&language).cloned())
         };
-        let known = |link: &Arc<KernelLink>| lock(&link.origins).as_ref().map(Origins::all);
-        if let Some(origins) = link.as_ref().and_then(known) {
-            return Ok(origins);
+        let live = |link: &Arc<KernelLink>| lock(&link.origins).as_ref().map(&known);
+        if let Some(origins) = link.as_ref().and_then(live) {
+            return Ok(Some(origins));
         }
         // A kernel that is about to start goes on from its slot.
-        let Some(slot) = slot else { return Ok(BTreeMap::new()) };
+        let Some(slot) = slot else { return Ok(None) };
         let kept = slot.load().await?;
-        Ok(kept.map(|kept| Origins::of(&kept.image.state.origins).all()).unwrap_or_default())
+        Ok(kept.map(|kept| known(&Origins::of(&kept.image.state.origins))))
     }
 
     /// Returns the origin of one name; `None` for a name that has no origin. See [`origins`](Session::origins).
@@ -69,16 +88,22 @@ impl Snapshot {
         let stamped = states.flat_map(|state| Origins::of(&state.origins).all());
         stamped.map(|(name, origin)| (name, Origin::clone(&origin))).collect()
     }
+
+    /// Returns the origins that those of names derive from, and that no name has any more.
+    pub fn former_origins(&self) -> Vec<Origin> {
+        let states = self.kernels.iter().map(|image| &image.state);
+        let former = states.flat_map(|state| Origins::of(&state.origins).former());
+        former.map(|origin| Origin::clone(&origin)).collect()
+    }
 }
 
-/// The scope that options give the cells of a run; none where they say nothing. `is_nested` says that the run is made within
-/// one that names its producer.
+/// The scope that options give the cells of a run, `within` that of the run that this one is a part of.
 ///
 /// # Errors
 /// `Request` for what goes past a bound, `NestedProducer`.
-pub(super) fn scope(options: RunOptions, is_nested: bool) -> Result<Option<Scope>, Error> {
-    let RunOptions { producer, dry_run, seen } = options;
-    if let Some(producer) = &producer
+pub(super) fn scope(options: RunOptions, within: Option<&Arc<Scope>>) -> Result<Scope, Error> {
+    let RunOptions { producer, dry_run, seen } = &options;
+    if let Some(producer) = producer
         && (producer.is_empty() || producer.len() > PRODUCER_BYTES_MAX)
     {
         let size = producer.len();
@@ -93,9 +118,8 @@ pub(super) fn scope(options: RunOptions, is_nested: bool) -> Result<Option<Scope
             "what is seen has at most {SEEN_MAX} names of at most {SEEN_BYTES_MAX} bytes each"
         )));
     }
-    match producer.filter(|_| !dry_run) {
-        Some(producer) if is_nested => Err(Error::NestedProducer { producer }),
-        None if seen.is_none() => Ok(None),
-        producer => Ok(Some(Scope::new(producer, seen))),
+    match producer.clone().filter(|_| !dry_run) {
+        Some(producer) if within.is_some_and(|scope| scope.is_produced()) => Err(Error::NestedProducer { producer }),
+        _ => Ok(Scope::new(options, within.cloned())),
     }
 }

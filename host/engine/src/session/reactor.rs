@@ -307,6 +307,11 @@ impl Reactor {
         }
     }
 
+    /// Returns true if any name of the kernel has an origin, which it loses when it is bound anew without one.
+    fn has_origins(&self) -> bool {
+        lock(&self.link.origins).as_ref().is_some_and(|origins| !origins.is_empty())
+    }
+
     /// Begins to make the names that the session begins with.
     async fn sow(&mut self) -> Result<(), Death> {
         let Some(seed) = self.setting.seed.clone() else { return Ok(()) };
@@ -405,7 +410,7 @@ impl Reactor {
                 // The time it waited for its turn belongs to those that ran meanwhile.
                 cell.time.deadline = later(cell.time.deadline, cell.began.elapsed());
                 cell.budget.cpu_before = self.kernel.cpu_time();
-                let traces_names = cell.traces_names();
+                let traces_names = cell.traces_names() || self.has_origins();
                 self.kernel.data().add_cell(id, *cell);
                 for (status, fields) in std::mem::take(&mut self.due.notices) {
                     self.kernel.data().report_status(id, status, fields).await;

@@ -35,6 +35,7 @@ use sink::Sink;
 
 use crate::{
     contract::error::Error,
+    kernel::origins::Scope,
     kernel::{
         events::{Background, Queued, UnreadBytes},
         scheduling::StopFlag,
@@ -111,7 +112,12 @@ impl Run {
         let span = tracing::info_span!(parent: None, "run", session = session.id(), run = %id, cells = cells.len());
         let stop = StopFlag::new();
         let course = Course {
-            marks: RunMarks { id, span: span.clone(), record: session.run_record(), scope: None },
+            marks: RunMarks {
+                id,
+                span: span.clone(),
+                record: session.run_record(),
+                scope: Arc::new(Scope::new(RunOptions::default(), session.lineage.scope().cloned())),
+            },
             audit: RunAudit::of(&session, id),
             stop: stop.clone(),
             keeps_going: false,
@@ -141,7 +147,7 @@ impl Run {
     /// `Request` for a name that is empty or too long, `NestedProducer` for a producer within a run that has one.
     pub fn lineage(mut self, options: RunOptions) -> Result<Run, Error> {
         if let Stage::Prepared(course) = &mut self.stage {
-            course.marks.scope = origins::scope(options, course.session.lineage.is_produced())?.map(Arc::new);
+            course.marks.scope = Arc::new(origins::scope(options, course.session.lineage.scope())?);
         }
         Ok(self)
     }

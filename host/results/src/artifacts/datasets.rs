@@ -417,6 +417,15 @@ impl DatasetWriter {
         Ok(self.writer.write(bytes)?)
     }
 
+    /// Publishes nothing; the name of the dataset, and the number that the version would have got.
+    ///
+    /// # Errors
+    /// `Artifact`.
+    pub fn forgo(self) -> Result<(String, u64), DatasetError> {
+        let latest = self.datasets.numbers(&self.name)?.last().copied().unwrap_or_default();
+        Ok((self.name, latest.saturating_add(1)))
+    }
+
     /// Publishes the written bytes as the next version. Once this returns, the version survives crashes of the process and
     /// the machine, unless the store is a temporary one.
     ///

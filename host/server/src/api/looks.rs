@@ -36,9 +36,11 @@ pub(crate) async fn value(call: Call, name: &str, variable: &str) -> Answer {
 /// `GET /v1/sessions/{session}/origins`
 pub(crate) async fn origins(call: Call, name: &str) -> Answer {
     let language = language(&call)?;
-    let origins = call.tenant.session(name).await?.session.origins(language).await?;
+    let session = call.tenant.session(name).await?.session;
+    let (origins, former) = (session.origins(language).await?, session.former_origins(language).await?);
+    let former = former.iter().map(|origin| OriginJson::from(&**origin));
     let named = origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin)));
-    answers::json(StatusCode::OK, &OriginsJson::new(named))
+    answers::json(StatusCode::OK, &OriginsJson::new(named, former))
 }
 
 /// `POST /v1/sessions/{session}/complete`

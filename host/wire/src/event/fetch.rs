@@ -34,6 +34,9 @@ pub struct FetchJson {
     /// Why the rows are in no artifact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     notice: Option<String>,
+    /// Why the fetch failed: it has no rows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    error: Option<String>,
 }
 
 /// A column of what was fetched.
@@ -62,6 +65,7 @@ impl From<&Fetch> for FetchJson {
             tail: value(&fetch.tail),
             artifact: fetch.artifact.as_ref().map(|id| format!("{ARTIFACT_SCHEME}{id}")),
             notice: fetch.notice.clone(),
+            error: fetch.error.clone(),
         }
     }
 }
@@ -84,6 +88,7 @@ impl From<FetchJson> for Fetch {
             tail: text(&fetch.tail),
             artifact: fetch.artifact.map(id),
             notice: fetch.notice,
+            error: fetch.error,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_core::{
     cell::{CellId, Language},
-    origin::{DatasetRef, FetchRef, Origin},
+    origin::{DatasetRef, DerivedFrom, FetchRef, Origin},
 };
 use cellar_results::artifacts::{ARTIFACT_SCHEME, datasets::DatasetVersion};
 use schemars::JsonSchema;
@@ -27,6 +27,20 @@ pub struct OriginJson {
     datasets: Vec<DatasetRefJson>,
     /// The fetches that the run had made by then.
     fetches: Vec<FetchRefJson>,
+    /// The names with an origin that the cell has read, as they were then.
+    #[serde(default)]
+    derived_from: Vec<DerivedFromJson>,
+}
+
+/// A name that a cell has read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DerivedFromJson {
+    name: String,
+    /// Producer of its origin.
+    producer: String,
+    /// The cell that had bound it, which tells its origin apart from all others of the session.
+    cell: u32,
 }
 
 /// A version of a dataset.
@@ -53,6 +67,9 @@ pub(crate) struct FetchRefJson {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OriginsJson {
     origins: Vec<NamedOriginJson>,
+    /// Origins that names of these derive from, directly or by others, and that no name has any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    former: Vec<OriginJson>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -62,10 +79,13 @@ struct NamedOriginJson {
 }
 
 impl OriginsJson {
-    /// Creates the list from names with their origins.
-    pub fn new(named: impl IntoIterator<Item = (String, OriginJson)>) -> OriginsJson {
+    /// Creates the list from names with their origins, and from the former origins that these derive from.
+    pub fn new(
+        named: impl IntoIterator<Item = (String, OriginJson)>,
+        former: impl IntoIterator<Item = OriginJson>,
+    ) -> OriginsJson {
         let named = named.into_iter().map(|(name, origin)| NamedOriginJson { name, origin });
-        OriginsJson { origins: named.collect() }
+        OriginsJson { origins: named.collect(), former: former.into_iter().collect() }
     }
 }
 
@@ -109,6 +129,19 @@ impl From<&DatasetVersion> for DatasetJson {
     }
 }
 
+impl From<&DerivedFrom> for DerivedFromJson {
+    fn from(from: &DerivedFrom) -> DerivedFromJson {
+        let DerivedFrom { name, producer, cell } = from;
+        DerivedFromJson { name: name.clone(), producer: producer.clone(), cell: cell.0 }
+    }
+}
+
+impl From<DerivedFromJson> for DerivedFrom {
+    fn from(from: DerivedFromJson) -> DerivedFrom {
+        DerivedFrom { name: from.name, producer: from.producer, cell: CellId(from.cell) }
+    }
+}
+
 fn uri(id: &String) -> String {
     format!("{ARTIFACT_SCHEME}{id}")
 }
@@ -136,6 +169,7 @@ impl From<&Origin> for OriginJson {
             stamped_at: milliseconds(Duration::from_nanos(origin.stamped_at)),
             datasets: origin.datasets.iter().map(dataset).collect(),
             fetches: origin.fetches.iter().map(fetch).collect(),
+            derived_from: origin.derived_from.iter().map(DerivedFromJson::from).collect(),
         }
     }
 }
@@ -156,6 +190,7 @@ impl From<OriginJson> for Origin {
             stamped_at: u64::try_from(duration(&origin.stamped_at).as_nanos()).unwrap_or(u64::MAX),
             datasets: origin.datasets.into_iter().map(dataset).collect(),
             fetches: origin.fetches.into_iter().map(fetch).collect(),
+            derived_from: origin.derived_from.into_iter().map(DerivedFrom::from).collect(),
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::formats::{
 };
 
 /// The version changes with every change to what is below.
-pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 6 };
+pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 7 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;

@@ -55,6 +55,7 @@ fn state() -> KernelState {
         cells: vec![CellState { id: 2, time_left: 7, output_left: Some(8), fuel_left: None, depth: 1 }],
         abandoned: vec![9],
         deepest: 1,
+        gated: vec![1],
         configuration: 10,
         files: Vec::new(),
         fetches: Vec::new(),

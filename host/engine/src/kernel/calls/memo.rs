@@ -1,16 +1,49 @@
 //! Fetches that a kernel remembers: their arguments, and the artifact that has the rows.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use cellar_core::event::Fetch;
 use cellar_tables::Batches;
+use futures::future::{BoxFuture, Shared, WeakShared};
 
 use super::KeptRows;
+use crate::contract::bridge::{CallError, FetchName};
 
 /// Fetches that are remembered; the oldest make room.
 pub(crate) const FETCHES_MAX: usize = 1_000;
 /// Bytes of the fetches that are remembered.
 const BYTES_MAX: usize = 8 << 20;
+
+/// A fetch that is awaited.
+pub(crate) type Asking = Shared<BoxFuture<'static, Result<UnderWay, CallError>>>;
+
+/// Name and canonical arguments of a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FetchKey {
+    pub(crate) name: FetchName,
+    pub(crate) arguments: String,
+}
+
+impl FetchKey {
+    /// Returns the entry of the fetch log for a fetch that gave no rows.
+    pub(crate) fn fetch(&self) -> Fetch {
+        Fetch {
+            connector: self.name.connector.clone(),
+            fetch: self.name.fetch.clone(),
+            arguments: self.arguments.clone(),
+            fetched_at: 0,
+            is_cached: false,
+            duration: Duration::ZERO,
+            rows: 0,
+            columns: Vec::new(),
+            head: "[]".to_owned(),
+            tail: String::new(),
+            artifact: None,
+            notice: None,
+            error: None,
+        }
+    }
+}
 
 /// Fetches that a kernel remembers. They are captured with the kernel; a reset clears them.
 #[derive(Debug, Default)]
@@ -19,6 +52,8 @@ pub(crate) struct Memo {
     fetches: VecDeque<Fetch>,
     bytes: usize,
     under_way: Vec<UnderWay>,
+    /// Fetches whose source was asked and has not answered, as long as somebody awaits them.
+    asked: Vec<(FetchKey, WeakShared<BoxFuture<'static, Result<UnderWay, CallError>>>)>,
 }
 
 /// A fetch whose rows are on their way to the disk, and still here.
@@ -38,6 +73,18 @@ impl Memo {
     /// The fetch of these arguments whose rows are on their way to the disk. Once they are there, it is remembered.
     pub(crate) fn under_way(&self, connector: &str, fetch: &str, arguments: &str) -> Option<UnderWay> {
         self.under_way.iter().rfind(|known| is_of(&known.fetch, connector, fetch, arguments)).cloned()
+    }
+
+    /// The fetch of this name and these arguments whose source has not answered yet.
+    pub(crate) fn asked(&self, key: &FetchKey) -> Option<Asking> {
+        let asked = self.asked.iter().rev().filter(|(known, _)| known == key);
+        asked.filter_map(|(_, asking)| asking.upgrade()).find(|asking| asking.peek().is_none())
+    }
+
+    /// Takes note of a fetch whose source is asked now.
+    pub(crate) fn ask(&mut self, key: FetchKey, asking: &Asking) {
+        self.asked.retain(|(_, asking)| asking.upgrade().is_some_and(|asking| asking.peek().is_none()));
+        self.asked.extend(asking.downgrade().map(|asking| (key, asking)));
     }
 
     /// Takes note of a fetch whose rows are on their way.

@@ -186,14 +186,43 @@ impl tables::Host for StoreData {
         &mut self,
         cell: u32,
         name: String,
+        version: Option<u64>,
         target: String,
     ) -> wasmtime::Result<Result<types::DatasetVersion, CallError>> {
-        let call = Call::Table(TableCall::Load { name, target });
+        let call = Call::Table(TableCall::Load { name, version, target });
         self.call_for(cell, call, taking!(Response::Dataset(dataset) => dataset.into())).await
     }
 
-    async fn start_load(&mut self, cell: u32, name: String, target: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::Load { name, target })).await
+    async fn start_load(
+        &mut self,
+        cell: u32,
+        name: String,
+        version: Option<u64>,
+        target: String,
+    ) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Table(TableCall::Load { name, version, target })).await
+    }
+
+    async fn read(
+        &mut self,
+        cell: u32,
+        name: String,
+        version: Option<u64>,
+    ) -> wasmtime::Result<Result<types::LentTable, CallError>> {
+        let call = Call::Table(TableCall::Read { name, version });
+        self.call_for(cell, call, taking!(Response::Lent(table) => table.into())).await
+    }
+
+    async fn start_read(&mut self, cell: u32, name: String, version: Option<u64>) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Table(TableCall::Read { name, version })).await
+    }
+
+    async fn list(&mut self, cell: u32, name: Option<String>) -> wasmtime::Result<Result<String, CallError>> {
+        self.call_for_json(cell, Call::Table(TableCall::List { name })).await
+    }
+
+    async fn start_list(&mut self, cell: u32, name: Option<String>) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Table(TableCall::List { name })).await
     }
 
     async fn publish(
@@ -201,13 +230,20 @@ impl tables::Host for StoreData {
         cell: u32,
         name: String,
         source: String,
+        read: Vec<String>,
     ) -> wasmtime::Result<Result<types::DatasetVersion, CallError>> {
-        let call = Call::Table(TableCall::Publish { name, source });
+        let call = Call::Table(TableCall::Publish { name, source, read });
         self.call_for(cell, call, taking!(Response::Dataset(dataset) => dataset.into())).await
     }
 
-    async fn start_publish(&mut self, cell: u32, name: String, source: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::Publish { name, source })).await
+    async fn start_publish(
+        &mut self,
+        cell: u32,
+        name: String,
+        source: String,
+        read: Vec<String>,
+    ) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Table(TableCall::Publish { name, source, read })).await
     }
 
     async fn draw(&mut self, cell: u32, drawing: tables::Drawing) -> wasmtime::Result<Result<u64, CallError>> {

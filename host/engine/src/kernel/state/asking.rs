@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cellar_core::{
     cell::{CellId, SEED_CELL},
-    event::{Bridge, EventKind, HostStatus, Scalar},
+    event::{Bridge, EventKind, Fetch, HostStatus, Scalar},
     limits::{CALL_BYTES_MAX, CALL_VALUES_MAX, INPUT_IDLE_TIMEOUT_MAX},
     mime::{json_values, wide_integer},
     sync::lock,
@@ -72,7 +72,7 @@ impl StoreData {
             stop: live.map(|live| live.stop.flag.clone()),
             fuel_left: live.and_then(LiveCell::fuel_unspent),
             spent: live.map(|live| live.budget.spent.clone()),
-            scope: live.and_then(|live| live.origin.scope.clone()),
+            scope: self.scope_of(cell),
             hearer: live.and_then(|live| live.reader.gate.as_ref()).map(Gate::hearer),
         };
         self.binding.answers.call(call, site)
@@ -388,6 +388,10 @@ impl StoreData {
             return self.end_fetch(EndedFetch { cell: end.cell, call, duration, fetch, rows }).await;
         }
         let error = end.result.as_ref().err().map(|error| word(&error.message));
+        if let Some(Kept::Failed(failed)) = &kept {
+            let fetch = Box::new(Fetch { error: error.clone(), ..Fetch::clone(failed) });
+            self.tell(end.cell, |index| EventKind::Fetched { index, call, fetch }).await;
+        }
         if let Some(Kept::Output(kept)) = kept {
             let fields = vec![
                 ("agent_type".to_owned(), Scalar::Text(word(&kept.agent_type))),

@@ -37,6 +37,8 @@ pub(crate) struct LiveCell {
     pub(crate) budget: CellBudget,
     /// Its requests for input that wait for an answer.
     pub(crate) asks: HashSet<u64>,
+    /// True once the guest has reported the names that it has bound.
+    pub(crate) has_told_names: bool,
 }
 
 /// The run that a cell belongs to, and whom that run serves.
@@ -48,7 +50,7 @@ pub(crate) struct CellOrigin {
     pub(crate) depth: u32,
     /// The calls that this run serves.
     pub(crate) lineage: Lineage,
-    /// Scope of the run, with the cell's language; absent if the run declares nothing.
+    /// Scope of the run, with the cell's language; absent for a run of another life, if that had no gate.
     pub(crate) scope: Option<CellScope>,
 }
 
@@ -145,6 +147,7 @@ impl LiveCell {
             stop: CellStop { flag: StopFlag::new(), seen: None, told: None, give_up: None, overdue_since: None },
             budget: CellBudget::default(),
             asks: HashSet::new(),
+            has_told_names: false,
         }
     }
 

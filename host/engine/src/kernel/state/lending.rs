@@ -92,7 +92,7 @@ impl StoreData {
                 Err(notice) => fetch.notice = Some(notice),
             }
         }
-        if let Some(scope) = self.cells.get(&cell).and_then(|live| live.origin.scope.as_ref()) {
+        if let Some(scope) = self.scope_of(cell) {
             scope.run.note_fetch(&fetch);
         }
         self.emit(cell, Maker::Host, |index| EventKind::Fetched { index, call, fetch }).await;
@@ -102,13 +102,19 @@ impl StoreData {
     /// Keeps the table of an answer for the guest, and replaces it in the answer by its number, its bytes and its rows. The
     /// description of the fetch is left in the end of the call. A second call does nothing.
     pub(crate) fn lend(&mut self, end: &mut CallEnd) {
-        let Ok(response @ Response::Table(_)) = &mut end.result else { return };
-        let taken = std::mem::replace(response, Response::Done);
-        let Response::Table(table) = taken else { return };
-        let bytes = u64::try_from(table.columns.len()).unwrap_or(u64::MAX);
-        *response = Response::Lent(LentTable { table: end.call, bytes, rows: table.fetch.rows });
-        self.tables.put(end.call, table.columns);
-        end.fetch = Some(Box::new(table.fetch));
+        let Ok(response @ (Response::Table(_) | Response::Rows(_))) = &mut end.result else { return };
+        let (rows, columns) = match std::mem::replace(response, Response::Done) {
+            Response::Table(table) => {
+                let rows = table.fetch.rows;
+                end.fetch = Some(Box::new(table.fetch));
+                (rows, table.columns)
+            }
+            Response::Rows(rows) => (rows.rows, rows.columns),
+            _ => return,
+        };
+        let bytes = u64::try_from(columns.len()).unwrap_or(u64::MAX);
+        *response = Response::Lent(LentTable { table: end.call, bytes, rows });
+        self.tables.put(end.call, columns);
     }
 }
 

@@ -59,12 +59,12 @@ impl Answers for SessionBridges {
 
     fn call(&self, call: Call, site: Site) -> Result<Begun, CallError> {
         let spawned = if let Call::Agent(asked) = &call { Some(asked.agent_type.as_str()) } else { None };
-        let is_produced = site.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some());
-        let lineage = site.lineage.with(site.cell.0, site.call, spawned).within(is_produced);
+        let scope = site.scope.as_ref().map(|scope| scope.run.clone());
+        let lineage = site.lineage.with(site.cell.0, site.call, spawned).within(scope);
         let Some(session) = self.session.upgrade(lineage) else { return Err(denied(&call)) };
         let call = match call {
             Call::Disk => return Ok(session.call_disk().into()),
-            Call::Table(call) => return Ok(session.call_table(call, &site).into()),
+            Call::Table(call) => return Ok(session.call_table(call, &site, &self.link).into()),
             Call::Process(call) => return Ok(session.call_process(call, site, &self.link)),
             Call::Tool { name, arguments } if name == READ_TOOL && !self.granted.has_tool(READ_TOOL) => {
                 return Ok(session.call_read(arguments).into());

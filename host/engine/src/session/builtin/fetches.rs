@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, FetchName, FetchedTable, Response},
     kernel::{
-        calls::{Begun, Kept, KeptRows, KeptSlot, UnderWay},
+        calls::{Begun, FetchKey, Kept, KeptRows, KeptSlot, UnderWay},
         state::KernelLink,
     },
     session::{
@@ -60,7 +60,9 @@ impl Session {
         refresh: bool,
         caller: Caller,
     ) -> Begun {
-        let (session, granted, link) = (self.clone(), granted.clone(), link.clone());
+        // The fetches of a process are those of the kernel whose cell started it.
+        let link = self.inner.role.process().map_or_else(|| link.clone(), |process| process.starter.clone());
+        let (session, granted) = (self.clone(), granted.clone());
         let asked = read(&name, arguments).map(|arguments| Asked { arguments, refresh });
         let kept = KeptSlot::default();
         let slot = Arc::clone(&kept);
@@ -77,17 +79,15 @@ impl Session {
         caller: Caller,
         slot: &KeptSlot,
     ) -> Result<Response, CallError> {
-        let canonical = granted.fetch_arguments(&name, asked.arguments)?;
+        let given = FetchKey { name: name.clone(), arguments: Value::Object(asked.arguments.clone()).to_string() };
+        let canonical = granted.fetch_arguments(&name, asked.arguments);
+        let canonical = canonical.inspect_err(|error| note_failure(slot, &given, error, Duration::ZERO))?;
         let text = Value::Object(canonical.clone()).to_string();
         let FetchName { connector, fetch } = &name;
-        let (began, fetched_at) = (Instant::now(), (wall_nanos() / 1_000).saturating_mul(1_000));
+        let began = Instant::now();
         let under_way = lock(&link.memo).under_way(connector, fetch, &text).filter(|_| !asked.refresh);
-        if let Some(UnderWay { fetch, rows, kept }) = under_way {
-            // What is kept is what is here.
-            let _ = slot.set(Kept::Rows(kept));
-            let columns = columns_of(&name, rows).await?;
-            let fetch = Fetch { is_cached: true, duration: began.elapsed(), ..fetch };
-            return Ok(Response::Table(Box::new(FetchedTable { fetch, columns })));
+        if let Some(under_way) = under_way {
+            return hand_over(&name, under_way, Some(began), slot).await;
         }
         let known = lock(&link.memo).get(connector, fetch, &text).filter(|_| !asked.refresh).cloned();
         if let Some(known) = known
@@ -96,28 +96,52 @@ impl Session {
             let fetch = Fetch { is_cached: true, duration: began.elapsed(), ..known };
             return Ok(Response::Table(Box::new(FetchedTable { fetch, columns })));
         }
-        let rows = Arc::new(granted.fetch(&name, canonical, caller).await?);
-        let (head, tail) = rows.sample(SAMPLE_ROWS).map_err(|error| unhandy(&name, &error))?;
-        let mut fetch = Fetch {
-            connector: connector.clone(),
-            fetch: fetch.clone(),
-            arguments: text,
-            fetched_at,
-            is_cached: false,
-            duration: Duration::ZERO,
-            rows: u64::try_from(rows.rows()).unwrap_or(u64::MAX),
-            columns: rows.columns(),
-            head: head.to_string(),
-            tail: if tail.as_array().is_some_and(Vec::is_empty) { String::new() } else { tail.to_string() },
-            artifact: None,
-            notice: None,
-        };
-        // The guest need not wait until the rows are on the disk.
-        let kept = self.keep(&link, &fetch, Arc::clone(&rows));
-        let _ = slot.set(Kept::Rows(kept));
-        let columns = columns_of(&name, rows).await?;
-        fetch.duration = began.elapsed();
-        Ok(Response::Table(Box::new(FetchedTable { fetch, columns })))
+        let key = FetchKey { name: name.clone(), arguments: text };
+        let ask = || self.ask_source(&granted, &link, &key, canonical, caller);
+        // One that was begun before a refresh was asked for has older rows.
+        let joined = if asked.refresh { None } else { lock(&link.memo).asked(&key) };
+        let since = joined.is_some().then_some(began);
+        let asking = joined.unwrap_or_else(|| {
+            let asking = ask().boxed().shared();
+            lock(&link.memo).ask(key.clone(), &asking);
+            asking
+        });
+        match asking.await {
+            Ok(under_way) => hand_over(&name, under_way, since, slot).await,
+            Err(error) => {
+                note_failure(slot, &key, &error, began.elapsed());
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks a source for rows, and has them stored meanwhile. The future may be polled by several that want the same rows.
+    fn ask_source(
+        &self,
+        granted: &Arc<dyn Bridges>,
+        link: &Arc<KernelLink>,
+        key: &FetchKey,
+        arguments: Map<String, Value>,
+        caller: Caller,
+    ) -> impl Future<Output = Result<UnderWay, CallError>> + Send + 'static {
+        let (session, granted, link, key) = (self.clone(), granted.clone(), link.clone(), key.clone());
+        async move {
+            let (began, fetched_at) = (Instant::now(), asked_at());
+            let rows = Arc::new(granted.fetch(&key.name, arguments, caller).await?);
+            let (head, tail) = rows.sample(SAMPLE_ROWS).map_err(|error| unhandy(&key.name, &error))?;
+            let fetch = Fetch {
+                fetched_at,
+                duration: began.elapsed(),
+                rows: u64::try_from(rows.rows()).unwrap_or(u64::MAX),
+                columns: rows.columns(),
+                head: head.to_string(),
+                tail: if tail.as_array().is_some_and(Vec::is_empty) { String::new() } else { tail.to_string() },
+                ..key.fetch()
+            };
+            // The guest need not wait until the rows are on the disk.
+            let kept = session.keep(&link, &fetch, Arc::clone(&rows));
+            Ok(UnderWay { fetch, rows, kept })
+        }
     }
 
     /// Starts a task that stores rows. Once they are stored, the kernel's memo has the fetch.
@@ -155,6 +179,34 @@ impl Session {
         let read = move || Batches::read_parquet(tables.artifacts().ok()?.read(&id).ok()?).ok()?.to_columns().ok();
         tokio::task::spawn_blocking(read).await.ok()?
     }
+}
+
+/// Hands rows over to a guest; `since` is the time of a call that did not ask the source itself.
+async fn hand_over(
+    name: &FetchName,
+    under_way: UnderWay,
+    since: Option<Instant>,
+    slot: &KeptSlot,
+) -> Result<Response, CallError> {
+    let UnderWay { mut fetch, rows, kept } = under_way;
+    let began = Instant::now();
+    // What is kept is what is here.
+    let _ = slot.set(Kept::Rows(kept));
+    let columns = columns_of(name, rows).await?;
+    fetch.is_cached = since.is_some();
+    fetch.duration = since.map_or_else(|| fetch.duration.saturating_add(began.elapsed()), |since| since.elapsed());
+    Ok(Response::Table(Box::new(FetchedTable { fetch, columns })))
+}
+
+/// Time now, in microseconds as nanoseconds since the Unix epoch.
+fn asked_at() -> u64 {
+    (wall_nanos() / 1_000).saturating_mul(1_000)
+}
+
+/// Notes a fetch that failed, for the fetch log.
+fn note_failure(slot: &KeptSlot, key: &FetchKey, error: &CallError, duration: Duration) {
+    let failed = Fetch { fetched_at: asked_at(), duration, error: Some(describe(error)), ..key.fetch() };
+    let _ = slot.set(Kept::Failed(Box::new(failed)));
 }
 
 /// Rows as a guest takes them.

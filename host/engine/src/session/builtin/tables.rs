@@ -1,12 +1,13 @@
 //! Calls that every session answers itself, whatever it was granted: its disk usage, and the interface `tables`: files that the
 //! host writes or reads for its cells within their own folders.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, path::Path, sync::Arc};
 
 use cellar_core::{
     cell::CellId,
     mime::{MimeBundle, MimeData},
     origin::DatasetRef,
+    sync::lock,
 };
 use cellar_files::{Descriptor, FileError, Files, OpenHow, ROOT};
 use cellar_results::artifacts::{
@@ -18,23 +19,36 @@ use cellar_tables::{
     convert::{self as conversions, Request, convert},
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     contract::bridge::{
-        CallError, CallErrorKind, CallFuture, Compression, Conversion, Direction, DiskUsage, Drawing, Format,
-        LoadedDataset, Response, TableCall,
+        CallError, CallErrorKind, CallFuture, Compression, Conversion, DatasetRows, Direction, DiskUsage, Drawing,
+        Format, LoadedDataset, Response, TableCall,
     },
-    kernel::{calls::Site, origins::CellScope},
+    kernel::{calls::Site, origins::CellScope, state::KernelLink},
     session::Session,
 };
 
 /// Bytes of the texts of a conversion: two paths and names of columns.
 const CONVERSION_BYTES_MAX: usize = 128 << 10;
+/// Bytes of the rows of a dataset that are lent to a guest.
+const LENT_BYTES_MAX: usize = 256 << 20;
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// One file of tables at a time for a session and all that its cells make of it: the program converts a few at a time.
 #[derive(Debug, Default)]
 struct Turn(tokio::sync::Mutex<()>);
+
+/// Maker of a dataset.
+struct Publisher {
+    scope: Option<CellScope>,
+    cell: CellId,
+    agent: Option<String>,
+    /// Link of its kernel.
+    link: Arc<KernelLink>,
+}
 
 /// Error of making a file.
 enum Fault {
@@ -70,17 +84,24 @@ impl Session {
     }
 
     /// Answers a call of the interface `tables`.
-    pub(crate) fn call_table(&self, call: TableCall, site: &Site) -> CallFuture {
+    pub(crate) fn call_table(&self, call: TableCall, site: &Site, link: &Arc<KernelLink>) -> CallFuture {
         let session = self.clone();
         let scope = site.scope.clone();
-        let (cell, agent) = (site.cell, site.lineage.agent().map(str::to_owned));
+        let by = Publisher {
+            scope: scope.clone(),
+            cell: site.cell,
+            agent: site.lineage.agent().map(str::to_owned),
+            link: link.clone(),
+        };
         Box::pin(async move {
             match call {
                 TableCall::Convert(conversion) => session.convert(conversion).await,
-                TableCall::Load { name, target } => session.load_dataset(name, &target, scope).await,
-                TableCall::Publish { name, source } => {
-                    session.publish_dataset(name, &source, (scope, cell, agent)).await
+                TableCall::Load { name, version, target } => {
+                    session.load_dataset((name, version), &target, scope).await
                 }
+                TableCall::Read { name, version } => session.read_dataset((name, version), scope).await,
+                TableCall::List { name } => session.list_datasets(name, scope).await,
+                TableCall::Publish { name, source, read } => session.publish_dataset(name, &source, &read, by).await,
                 TableCall::Draw(drawing) => session.draw(drawing).await,
             }
         })
@@ -129,24 +150,76 @@ impl Session {
         })
     }
 
-    /// Hands the latest version of a dataset to a cell, as columns in a file.
-    async fn load_dataset(&self, name: String, to: &str, scope: Option<CellScope>) -> Result<Response, CallError> {
+    /// Opens a version of a dataset, or the latest one, for a cell of this scope.
+    async fn open_dataset(
+        &self,
+        (name, version): (String, Option<u64>),
+        scope: Option<&CellScope>,
+    ) -> Result<(DatasetVersion, File), CallError> {
         let datasets = self.datasets()?;
-        let run = scope.as_ref().map(|scope| scope.run.clone());
-        let is_seen = run.as_ref().is_none_or(|run| run.has_seen(&name));
+        let is_seen = scope.is_none_or(|scope| scope.run.has_seen(&name));
         let open = move || {
             // A name that there is none of is told to be unknown, whoever has seen what.
-            let version = datasets.get(&name, None)?;
+            let version = datasets.get(&name, version)?;
             if is_seen { datasets.open(&name, Some(version.version)) } else { Err(DatasetError::Unseen { name }) }
         };
         let opened = tokio::task::spawn_blocking(open).await;
-        let (version, rows) = opened.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        opened.map_err(|_| lost())?.map_err(|error| refused(&error))
+    }
+
+    /// Lends the rows of a version of a dataset to a cell.
+    async fn read_dataset(
+        &self,
+        wanted: (String, Option<u64>),
+        scope: Option<CellScope>,
+    ) -> Result<Response, CallError> {
+        let (version, file) = self.open_dataset(wanted, scope.as_ref()).await?;
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
-        let direction = conversions::Direction::Read;
-        let request = Request { direction, format: conversions::Format::Parquet, columns: None, compression: None };
+        let mut columns = Vec::new();
+        let request = as_columns();
+        let taken = convert::<Fault>(&request, file, |piece| {
+            if columns.len().saturating_add(piece.len()) > LENT_BYTES_MAX {
+                return Err(Fault::Table(TableError::TooLarge));
+            }
+            columns.extend_from_slice(piece);
+            Ok(())
+        });
+        match taken.await {
+            Ok(()) => {}
+            Err(Fault::Dataset(error)) => return Err(refused(&error)),
+            Err(Fault::File(error)) => return Err(failed(&version.name, "read", &error)),
+            Err(Fault::Table(error)) => return Err(failed(&version.name, "read", &error)),
+        }
+        note_loaded(scope.as_ref(), &version);
+        Ok(Response::Rows(Box::new(DatasetRows { rows: version.rows, columns: columns.into() })))
+    }
+
+    /// Lists the datasets that a cell of this scope may load, or the versions of one.
+    async fn list_datasets(&self, name: Option<String>, scope: Option<CellScope>) -> Result<Response, CallError> {
+        let datasets = self.datasets()?;
+        let list = move || match name {
+            Some(name) => datasets.versions(&name),
+            None => datasets.list(),
+        };
+        let listed = tokio::task::spawn_blocking(list).await;
+        let mut listed = listed.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        listed.retain(|version| scope.as_ref().is_none_or(|scope| scope.run.has_seen(&version.name)));
+        Ok(Response::Json(Value::from_iter(listed.iter().map(description)).to_string()))
+    }
+
+    /// Hands a version of a dataset to a cell, as columns in a file.
+    async fn load_dataset(
+        &self,
+        wanted: (String, Option<u64>),
+        to: &str,
+        scope: Option<CellScope>,
+    ) -> Result<Response, CallError> {
+        let (version, rows) = self.open_dataset(wanted, scope.as_ref()).await?;
+        let turn = self.local::<Turn>();
+        let _mine = turn.0.lock().await;
         let mut out = Output { files: self.files(), path: to, file: None, bytes: 0 };
-        if let Err(fault) = convert::<Fault>(&request, rows, |piece| Ok(out.write(piece)?)).await {
+        if let Err(fault) = convert::<Fault>(&as_columns(), rows, |piece| Ok(out.write(piece)?)).await {
             out.remove();
             return Err(match fault {
                 Fault::File(error) => failed(to, "written", &error),
@@ -154,20 +227,20 @@ impl Session {
                 Fault::Dataset(error) => refused(&error),
             });
         }
+        note_loaded(scope.as_ref(), &version);
         let DatasetVersion { name, version, artifact, rows, .. } = version;
-        if let Some(run) = run {
-            run.note_dataset(DatasetRef { name: name.clone(), version, artifact: artifact.clone() });
-        }
         Ok(Response::Dataset(LoadedDataset { name, version, artifact, rows }))
     }
 
-    /// Publishes columns of a file as the next version of a dataset.
+    /// Publishes columns of a file as the next version of a dataset. In a dry run they are checked, and nothing is published.
     async fn publish_dataset(
         &self,
         name: String,
         from: &str,
-        (scope, cell, agent): (Option<CellScope>, CellId, Option<String>),
+        read: &[String],
+        by: Publisher,
     ) -> Result<Response, CallError> {
+        let Publisher { scope, cell, agent, link } = by;
         if !self.inner.config.outputs.publish_datasets {
             let message = "cells of this session may not publish datasets; `publish = true` under [datasets] grants it";
             return Err(CallError::new(CallErrorKind::Denied, message));
@@ -185,7 +258,19 @@ impl Session {
             Fault::File(error) => failed(from, "read", &error),
             Fault::Dataset(error) => refused(&error),
         })?;
-        let origin = scope.as_ref().and_then(|scope| scope.run.origin(cell.0, scope.language));
+        if scope.as_ref().is_some_and(|scope| scope.run.is_dry()) {
+            // The number that it would have got, so that the cell goes on as it would.
+            let version = tokio::task::spawn_blocking(move || writer.forgo()).await;
+            let (name, version) = version.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+            return Ok(Response::Dataset(LoadedDataset { name, version, artifact: String::new(), rows: 0 }));
+        }
+        let origin = scope.as_ref().and_then(|scope| {
+            let origins = lock(&link.origins);
+            let known = origins.as_ref();
+            let derived_from = known.map(|known| known.derived_from(read)).unwrap_or_default();
+            let origin = scope.run.origin(cell.0, scope.language, derived_from)?;
+            Some(known.map_or_else(|| origin.clone(), |known| known.with_sources(&origin)))
+        });
         let publisher = origin.as_ref().map(|origin| origin.producer.clone()).or(agent);
         let publisher = publisher.unwrap_or_else(|| self.id().to_owned());
         let publication = Publication { publisher, origin, keep: None };
@@ -254,9 +339,40 @@ impl From<Compression> for conversions::Compression {
     }
 }
 
+/// Conversion of the rows of a dataset to columns for guests.
+fn as_columns() -> Request {
+    let direction = conversions::Direction::Read;
+    Request { direction, format: conversions::Format::Parquet, columns: None, compression: None }
+}
+
+/// Notes that a cell was given a version of a dataset.
+fn note_loaded(scope: Option<&CellScope>, version: &DatasetVersion) {
+    if let Some(scope) = scope {
+        let DatasetVersion { name, version, artifact, .. } = version.clone();
+        scope.run.note_dataset(&DatasetRef { name, version, artifact });
+    }
+}
+
+/// Description of a version for cells.
+fn description(version: &DatasetVersion) -> Value {
+    json!({
+        "name": version.name,
+        "version": version.version,
+        "rows": version.rows,
+        "columns": version.columns.iter().map(|(name, kind)| json!({"name": name, "type": kind})).collect::<Vec<_>>(),
+        "column_count": version.column_count,
+        "size_bytes": version.size_bytes,
+        "publisher": version.publisher,
+        "published_at": version.published_at / 1_000_000,
+        "producer": version.origin.as_ref().map(|origin| &origin.producer),
+    })
+}
+
 fn refused(error: &DatasetError) -> CallError {
     let kind = match error {
-        DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. } => CallErrorKind::Unknown,
+        DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. } | DatasetError::NoVersion { .. } => {
+            CallErrorKind::Unknown
+        }
         DatasetError::Name(_) => CallErrorKind::Invalid,
         DatasetError::Unseen { .. } => CallErrorKind::Denied,
         _ => CallErrorKind::Failed,

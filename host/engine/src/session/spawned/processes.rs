@@ -106,6 +106,8 @@ pub(crate) struct Process {
     pub(crate) memory: Arc<MemoryPool>,
     /// Concurrency permit of the process. Its kernel holds the other half.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
+    /// Link of the kernel whose cell started it: what that remembers of fetches, and what it fetches, is the process's as well.
+    pub(crate) starter: Arc<KernelLink>,
     /// Storage of the session whose folders it works in; `None` if that is not stored.
     pub(crate) home: Option<Arc<StoredSession>>,
 }
@@ -184,7 +186,8 @@ impl Session {
                 let link = link.clone();
                 let future = async move {
                     let _waits = link.resident.process();
-                    session.run_process(*request, site, burned).await
+                    let starter = session.inner.role.process().map_or_else(|| link.clone(), |own| own.starter.clone());
+                    session.run_process(*request, site, burned, starter).await
                 };
                 Begun { is_process: true, ..Begun::from(Box::pin(future) as CallFuture) }
             }
@@ -210,13 +213,20 @@ impl Session {
         process.ok_or_else(|| refused(CallErrorKind::Unknown, "this kernel is no process, so it has no order"))
     }
 
-    async fn run_process(&self, request: ProcessRequest, site: Site, burned: u64) -> Result<Response, CallError> {
+    async fn run_process(
+        &self,
+        request: ProcessRequest,
+        site: Site,
+        burned: u64,
+        starter: Arc<KernelLink>,
+    ) -> Result<Response, CallError> {
         // However it ends, or if it never begins.
         let mut ends = Ends { session: self, pipes: request.pipes, child: None };
         check(&request)?;
         let ProcessRequest { language, code, order, environment, timeout, pipes } = request;
         let depth = site.depth.saturating_add(1);
-        let (process, fuel_left) = self.process_of(order, site, burned).await?;
+        let (hearer, call) = (site.hearer.clone(), site.call);
+        let (process, fuel_left) = self.process_of(order, site, burned, starter).await?;
         let process = Arc::new(process);
         let child = self.process_session(process.clone(), environment, fuel_left);
         let child = child.map_err(|error| not_started(&error, language))?;
@@ -227,6 +237,11 @@ impl Session {
         let mut ended = Ended::default();
         let goes_on = async {
             while let Some(event) = run.next().await {
+                if let (EventKind::Fetched { fetch, .. }, Some(hearer)) = (&event.kind, &hearer) {
+                    // What a process fetches is the run's that started it. A run that has ended hears no more.
+                    let fetched = EventKind::Fetched { index: hearer.index, call, fetch: fetch.clone() };
+                    let _ = hearer.hear(fetched).await;
+                }
                 if !self.pass_on(pipes, &mut ended, event.kind).await {
                     break;
                 }
@@ -280,7 +295,13 @@ impl Session {
     }
 
     /// Waits for a permit for a process and returns the process, and the fuel that it may burn.
-    async fn process_of(&self, order: String, site: Site, burned: u64) -> Result<(Process, Option<u64>), CallError> {
+    async fn process_of(
+        &self,
+        order: String,
+        site: Site,
+        burned: u64,
+        starter: Arc<KernelLink>,
+    ) -> Result<(Process, Option<u64>), CallError> {
         let Some(spent) = site.spent else {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
             return Err(refused(CallErrorKind::Failed, message));
@@ -318,6 +339,7 @@ impl Session {
             bill: spent,
             memory: inner.shared.processes.memory.clone(),
             place,
+            starter,
             home: inner.claimed_home(),
         };
         Ok((process, fuel_left))

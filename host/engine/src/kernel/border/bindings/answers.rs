@@ -44,7 +44,9 @@ fn response(response: Response) -> Option<types::Response> {
         Response::Channel(ChannelAnswer::Put(is_put)) => types::Response::Put(is_put),
         Response::Channel(ChannelAnswer::Taken(message)) => types::Response::Taken(message),
         // A kernel lends its tables before it answers; see `StoreData::lend`.
-        Response::Table(_) | Response::Disk(_) | Response::Channel(_) | Response::Done => return None,
+        Response::Table(_) | Response::Rows(_) | Response::Disk(_) | Response::Channel(_) | Response::Done => {
+            return None;
+        }
     })
 }
 
