@@ -2,6 +2,7 @@
 
 mod admin;
 mod calls;
+mod datasets;
 mod files;
 mod looks;
 mod openapi;

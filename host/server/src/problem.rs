@@ -223,7 +223,7 @@ fn of_engine(error: &Error) -> Problem {
     if is_soon { problem.after(RETRY_SOON) } else { problem }
 }
 
-fn of_artifact(error: &ArtifactError) -> Problem {
+pub(crate) fn of_artifact(error: &ArtifactError) -> Problem {
     match error {
         ArtifactError::Unknown(_) | ArtifactError::Ambiguous(_) | ArtifactError::NotAnId(_) => {
             Problem::unknown("artifact")

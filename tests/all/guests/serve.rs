@@ -16,6 +16,7 @@ use crate::support::{
 
 mod afar;
 mod calls;
+mod datasets;
 mod described;
 mod e2b;
 mod hostile;

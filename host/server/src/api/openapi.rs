@@ -8,6 +8,7 @@ use cellar_wire::server_schemas;
 use http::header;
 use serde_json::{Map, Value, json};
 
+use super::datasets::PARQUET_TYPE;
 use super::operations::{Content, Kind, OPERATIONS, Operation};
 use crate::problem::Answer;
 
@@ -117,6 +118,10 @@ fn described(operation: &Operation) -> Value {
         json!({"operationId": id, "summary": operation.summary, "parameters": parameters, "responses": responses});
     match operation.body {
         None => {}
+        Some(("", "")) => {
+            let content = json!({PARQUET_TYPE: {"schema": {"type": "string", "format": "binary"}}});
+            described["requestBody"] = json!({"required": true, "content": content});
+        }
         Some(("", example)) => {
             let bytes = json!({"schema": {"type": "string", "format": "binary"}, "example": example});
             let tar = json!({"schema": {"type": "string", "format": "binary"}});
@@ -159,7 +164,7 @@ fn answered(content: Content) -> Value {
         }
         Content::Bytes => (
             "Bytes, or the range of them that was asked for",
-            json!({"application/octet-stream": bytes(), "text/plain": bytes()}),
+            json!({"application/octet-stream": bytes(), PARQUET_TYPE: bytes(), "text/plain": bytes()}),
         ),
         Content::FileOrFolder => (
             "A file, or the range of it that was asked for; what is in a folder",

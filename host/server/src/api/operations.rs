@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 
-use super::{admin, calls, files, looks, runs, sessions, stdio, stores};
+use super::{admin, calls, datasets, files, looks, runs, sessions, stdio, stores};
 use crate::{
     http::{Call, names},
     problem::{Answer, Problem},
@@ -354,6 +354,42 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         )
     },
     get("/v1/artifacts/{artifact}", "Read one of them", Content::Bytes, handler!(stores::read_artifact, artifact)),
+    Operation {
+        query: &PAGE,
+        ..get(
+            "/v1/datasets",
+            "List datasets, by name, each with its latest version",
+            Content::Json("Datasets"),
+            handler!(datasets::list),
+        )
+    },
+    get(
+        "/v1/datasets/{dataset}",
+        "Show the versions of a dataset, the oldest first",
+        Content::Json("DatasetVersions"),
+        handler!(datasets::show, dataset),
+    ),
+    Operation {
+        query: &[("publisher", Kind::Text, "who publishes it, `http` unless given")],
+        body: Some(("", "")),
+        ..post(
+            "/v1/datasets/{dataset}",
+            "Publish a Parquet file as the next version of a dataset",
+            None,
+            (201, Content::Json("Dataset")),
+            handler!(datasets::publish, dataset),
+        )
+    },
+    delete("/v1/datasets/{dataset}", "Remove a dataset with all of its versions", handler!(datasets::delete, dataset)),
+    Operation {
+        query: &[("version", Kind::Number, "the latest unless given")],
+        ..get(
+            "/v1/datasets/{dataset}/rows",
+            "Read the rows of a dataset, a Parquet file",
+            Content::Bytes,
+            handler!(datasets::read, dataset),
+        )
+    },
     get("/v1/tenant", "Show who asks, and what may be used", Content::Object, handler!(sessions::tenant)),
     get("/v1/languages", "List languages", Content::Object, handler!(sessions::languages)),
     get("/v1/admin/tenants", "List tenants, with what they use", Content::Object, handler!(admin::tenants)),

@@ -11,7 +11,7 @@ use super::{
     SnapshotJson, TEXT_BYTES_MAX, VariableJson,
 };
 use crate::{
-    EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine,
+    DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine,
     lineage::{self, PRODUCER, SEEN},
     object::{Kind, Member, Object, Text, member},
     request::CELLS,
@@ -115,6 +115,20 @@ struct Snapshots {
     next: Option<String>,
 }
 
+/// A page of datasets, each with its latest version.
+#[derive(JsonSchema)]
+struct Datasets {
+    datasets: Vec<DatasetJson>,
+    /// What to give as `after` for the next page; null on the last.
+    next: Option<String>,
+}
+
+/// The versions of a dataset, the oldest first.
+#[derive(JsonSchema)]
+struct DatasetVersions {
+    versions: Vec<DatasetJson>,
+}
+
 /// Outputs of a run, for a model.
 #[derive(JsonSchema)]
 struct RunOutputs {
@@ -191,6 +205,8 @@ pub fn server_schemas() -> Map<String, Value> {
     let mut written: SchemaGenerator = settings(true).into_generator();
     written.subschema_for::<Sessions>();
     written.subschema_for::<Snapshots>();
+    written.subschema_for::<Datasets>();
+    written.subschema_for::<DatasetVersions>();
     written.subschema_for::<Calls>();
     written.subschema_for::<Variables>();
     written.subschema_for::<OriginsJson>();

@@ -102,7 +102,7 @@ fn neither_sees_anything_of_the_other() {
         assert_eq!((others.status, others.text()), (none.status, none.text()), "{method} {template}");
         assert_eq!(others.status, 404, "{method} {template}: {}", others.text());
     }
-    for list in ["sessions", "snapshots", "artifacts"] {
+    for list in ["sessions", "snapshots", "artifacts", "datasets"] {
         assert_eq!(ask(&blue, "GET", &format!("/v1/{list}"), json!({})).json()[list], json!([]), "{list}");
     }
     // The same name is another session.
