@@ -123,7 +123,7 @@ fn rows_that_are_too_wide_have_pages() {
     for (columns, length) in [(40, 600), (1_999, 12), (3, 60_000)] {
         let (_folder, own, shown) = wide(columns, length);
         let output = OutputTypes::default().output(&shown);
-        let mut view = View { artifacts: Some(own), ..View::default() };
+        let mut view = View { artifacts: Some(own), value_characters: 100_000, ..View::default() };
         let first = output.to_llm(&view);
         let text = blocks(&first)[1].to_owned();
         assert!(text.starts_with("c0,c1,c2") && text.len() < 3 * view.characters, "{columns}: {}", text.len());
