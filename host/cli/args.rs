@@ -10,7 +10,10 @@ mod sessions;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use cellar_engine::{config::Stops, results::OutputPolicy};
+use cellar_engine::{
+    config::{Stops, Target},
+    results::OutputPolicy,
+};
 use cellar_packages::Source;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
@@ -319,6 +322,29 @@ impl From<StopsName> for Stops {
     }
 }
 
+/// Processors that code is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetName {
+    /// This machine's
+    Native,
+    /// Intel since 2009, AMD since 2011
+    #[value(name = "x86-64-v2")]
+    X86_64V2,
+    /// Those with AVX2: Intel since 2013, AMD since 2015
+    #[value(name = "x86-64-v3")]
+    X86_64V3,
+}
+
+impl From<TargetName> for Target {
+    fn from(name: TargetName) -> Target {
+        match name {
+            TargetName::Native => Target::Native,
+            TargetName::X86_64V2 => Target::X86_64V2,
+            TargetName::X86_64V3 => Target::X86_64V3,
+        }
+    }
+}
+
 /// How much of a long output a result shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
@@ -471,7 +497,13 @@ pub(crate) struct BakeArguments {
     /// Compile the code that counts fuel as well, which is otherwise compiled at first use
     #[arg(long)]
     pub(crate) fuel: bool,
+    /// Compile for these processors; what is not for this machine is for packages, and not run here
+    #[arg(long, value_name = "PROCESSORS", default_value = "native")]
+    pub(crate) target: TargetName,
     /// Bake again what is ready
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print the files rather than their folders
+    #[arg(long)]
+    pub(crate) files: bool,
 }

@@ -31,7 +31,10 @@ pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Resul
         return Err(CliError::Engine(Error::GuestMissing { guest, path }));
     }
     for report in bake_all(&config, &guests, arguments) {
-        output::print(&format!("{}\n", escaped(&report?.path.to_string_lossy())))?;
+        let report = report?;
+        for path in if arguments.files { report.files } else { vec![report.path] } {
+            output::print(&format!("{}\n", escaped(&path.to_string_lossy())))?;
+        }
     }
     Ok(EXIT_COMPLETE)
 }
@@ -64,7 +67,8 @@ fn bake_all(config: &HostConfig, guests: &[GuestName], arguments: &BakeArguments
 
 fn bake_one(config: &HostConfig, name: GuestName, arguments: &BakeArguments) -> Result<BakeReport, Error> {
     let mut progress = |doing: &str| print_progress(doing);
-    let options = BakeOptions { force: arguments.force, fuel: arguments.fuel, progress: Some(&mut progress) };
+    let BakeArguments { force, fuel, target, .. } = *arguments;
+    let options = BakeOptions { force, fuel, target: target.into(), progress: Some(&mut progress) };
     let report = bake(config, name, options)?;
     if !report.fresh {
         print_progress(&format!("{name}: ready already"));

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod file;
+mod package;
 mod packages;
 mod remote;
 mod room;
@@ -102,7 +103,8 @@ impl Folders {
         let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
         let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
         // Room for more kernels would only cost the start.
-        Ok(HostConfig { kernels_max, stops, ..HostConfig::new(HostFolders { guests, cache }) })
+        let code_list = package::code_list();
+        Ok(HostConfig { kernels_max, stops, code_list, ..HostConfig::new(HostFolders { guests, cache }) })
     }
 
     /// The folder of the stored sessions.
@@ -252,7 +254,7 @@ pub async fn make_ready(
                 _ => continue,
             }
             let mut tell = |doing: &str| progress(&format!("  {doing}"));
-            bake(&config, guest, BakeOptions { force: false, fuel: has_fuel, progress: Some(&mut tell) })?;
+            bake(&config, guest, BakeOptions { fuel: has_fuel, progress: Some(&mut tell), ..BakeOptions::default() })?;
         }
         Ok(())
     };

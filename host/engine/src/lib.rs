@@ -116,7 +116,7 @@ pub mod config {
     pub use cellar_core::run::RunOptions;
 
     pub use crate::{
-        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, WORKSPACE},
+        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, Target, WORKSPACE},
         kernel::{
             events::{Unread, UnreadBytes},
             scheduling::{CpuShare, MemoryBudget, WEIGHT, WEIGHT_MAX},

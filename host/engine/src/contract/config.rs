@@ -73,6 +73,32 @@ impl Stops {
     }
 }
 
+/// Processors that compiled code is for. Code for a level runs on every processor that has it, and does without what newer ones have besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The processor of this machine.
+    #[default]
+    Native,
+    /// Level `x86-64-v2`: Intel since 2009, AMD since 2011.
+    X86_64V2,
+    /// Level `x86-64-v3`, with AVX2: Intel since 2013, AMD since 2015.
+    X86_64V3,
+}
+
+impl Target {
+    /// Levels that code of a package may be for, the best first.
+    pub const LEVELS: [Target; 2] = [Target::X86_64V3, Target::X86_64V2];
+
+    /// The name that the command line and file names have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Native => "native",
+            Target::X86_64V2 => "x86-64-v2",
+            Target::X86_64V3 => "x86-64-v3",
+        }
+    }
+}
+
 /// State that every fresh kernel of a language begins with: after a reset and after the loss of a kernel as well. It is no cell of the
 /// user's: it has no number, no result, and what it prints and displays is dropped. A seed that fails fails the cell that needed the
 /// kernel, and says so; the next cell tries again.
@@ -108,6 +134,9 @@ pub struct HostConfig {
     pub rests: Rests,
     /// Mechanism by which guests are stopped.
     pub stops: Stops,
+    /// SHA-256 of `code.sha256` in the folder of the guests, which lists the SHA-256 of every file of machine code that came with them. With
+    /// it, no other code is loaded from there. `None` for guests that were built on this machine.
+    pub code_list: Option<[u8; 32]>,
 }
 
 /// The two folders that every host needs.
@@ -123,6 +152,7 @@ impl HostConfig {
     /// A host for thousands of sessions.
     pub fn new(folders: HostFolders) -> HostConfig {
         let HostFolders { guests, cache } = folders;
-        HostConfig { guests, cache, kernels_max: 2_048, rests: Rests::default(), stops: Stops::default() }
+        let (rests, stops) = (Rests::default(), Stops::default());
+        HostConfig { guests, cache, kernels_max: 2_048, rests, stops, code_list: None }
     }
 }

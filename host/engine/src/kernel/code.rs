@@ -4,7 +4,9 @@
 mod bake;
 mod engines;
 mod image;
+mod listed;
 mod manifest;
+mod processor;
 #[cfg(feature = "bake")]
 mod safepoints;
 

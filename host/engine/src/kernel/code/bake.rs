@@ -18,14 +18,14 @@ use sha2::{Digest, Sha256};
 use super::{
     image::{
         Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
-        check_trusted, compiling_engine, guest_mounts, linker, set_threads,
+        check_trusted, compiling_engine, guest_mounts, linker, set_threads, targeted_engine,
     },
     manifest::Manifest,
     safepoints::add_safepoints,
 };
 use crate::{
     contract::{
-        config::{HostConfig, WORKSPACE},
+        config::{HostConfig, Target, WORKSPACE},
         error::{Cause, Error},
     },
     kernel::state::{Binding, StoreData},
@@ -44,6 +44,8 @@ pub struct BakeReport {
     pub baked_bytes: u64,
     /// Bytes of compiled code, all flavours together.
     pub compiled_bytes: u64,
+    /// The files: the image, its digest, the code of each flavour.
+    pub files: Vec<PathBuf>,
 }
 
 /// Options of [`bake`].
@@ -53,13 +55,20 @@ pub struct BakeOptions<'a> {
     pub force: bool,
     /// True to compile the code that counts fuel as well. Otherwise it is compiled when a kernel first needs it.
     pub fuel: bool,
+    /// Processors that the code is for.
+    pub target: Target,
     /// Called with a line for each step.
     pub progress: Option<&'a mut dyn FnMut(&str)>,
 }
 
 impl std::fmt::Debug for BakeOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BakeOptions").field("force", &self.force).field("fuel", &self.fuel).finish_non_exhaustive()
+        let mut shown = f.debug_struct("BakeOptions");
+        shown
+            .field("force", &self.force)
+            .field("fuel", &self.fuel)
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 
@@ -69,7 +78,7 @@ impl std::fmt::Debug for BakeOptions<'_> {
 /// # Errors
 /// When the guest is missing, broken or of another version, when its `init` traps, or when the cache cannot be written.
 pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> Result<BakeReport, Error> {
-    let BakeOptions { force, fuel, progress } = options;
+    let BakeOptions { force, fuel, target, progress } = options;
     let mut unheard = |_: &str| {};
     let progress = progress.unwrap_or(&mut unheard);
     let began = Instant::now();
@@ -79,10 +88,13 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
     let mut flavours = Vec::new();
     for has_fuel in [false, true].into_iter().filter(|has_fuel| fuel || !has_fuel) {
         let flavour = Flavour::of(guest.language(), config.stops, has_fuel);
-        flavours.push((flavour, compiling_engine(flavour)?));
+        flavours.push((flavour, targeted_engine(flavour, target)?));
     }
     let is_baked = || artifacts.open_trusted(&artifacts.baked()).is_ok();
-    let is_compiled = |(flavour, engine): &(Flavour, wasmtime::Engine)| artifacts.problem(*flavour, engine).is_none();
+    let is_compiled = |(flavour, engine): &(Flavour, wasmtime::Engine)| match target {
+        Target::Native => artifacts.problem(*flavour, engine).is_none(),
+        _ => artifacts.open_trusted(&artifacts.compiled(*flavour, target, engine)).is_ok(),
+    };
     let mut fresh = false;
     // Where nothing is to be done, nothing need be writable.
     if force || !is_baked() || !flavours.iter().all(is_compiled) {
@@ -107,16 +119,19 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
         for each in flavours.iter().filter(|each| is_new || !is_compiled(each)) {
             fresh = true;
             progress(&format!("{name}: compiling ({})", each.0.name()));
-            compile(&artifacts, each.0, &each.1)?;
+            compile(&artifacts, each.0, target, &each.1)?;
         }
     }
-    let size = |(flavour, engine): &(Flavour, wasmtime::Engine)| {
-        artifacts.candidates(*flavour, engine).iter().map(|path| size_of(path)).find(|bytes| *bytes > 0).unwrap_or(0)
+    let code = |(flavour, engine): &(Flavour, wasmtime::Engine)| match target {
+        Target::Native => artifacts.candidates(*flavour, engine).into_iter().find(|path| path.is_file()),
+        _ => Some(artifacts.compiled(*flavour, target, engine)),
     };
-    let compiled_bytes = flavours.iter().map(size).fold(0, u64::saturating_add);
+    let mut files: Vec<PathBuf> = flavours.iter().filter_map(code).collect();
+    let compiled_bytes = files.iter().map(|path| size_of(path)).fold(0, u64::saturating_add);
     let baked_bytes = size_of(&artifacts.baked());
     let path = artifacts.home().to_owned();
-    Ok(BakeReport { path, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })
+    files.extend([artifacts.baked(), path.join(DIGEST_FILE)]);
+    Ok(BakeReport { path, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes, files })
 }
 
 /// Compiles a flavour of a guest that is baked, unless that is done, where its folder may be written. Blocks for seconds.
@@ -131,18 +146,19 @@ pub(crate) fn compile_missing(artifacts: &Artifacts, flavour: Flavour) -> Result
     }
     let Ok((lock, false)) = prepare_folder(&artifacts.folder) else { return Ok(()) };
     lock.lock().map_err(|error| failed(artifacts, "waiting for its lock")(error.into()))?;
-    if is_there() { Ok(()) } else { compile(artifacts, flavour, &engine) }
+    if is_there() { Ok(()) } else { compile(artifacts, flavour, Target::Native, &engine) }
 }
 
 /// Compiles a flavour, and keeps its code.
-fn compile(artifacts: &Artifacts, flavour: Flavour, engine: &wasmtime::Engine) -> Result<(), Error> {
+fn compile(artifacts: &Artifacts, flavour: Flavour, target: Target, engine: &wasmtime::Engine) -> Result<(), Error> {
     let failed = |doing: &str| failed(artifacts, doing);
     let mut image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
     if flavour.has_safepoints() {
         image = add_safepoints(&image).map_err(failed("adding safepoints"))?;
     }
     let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
-    replace(&artifacts.compiled(flavour, engine), &code).map_err(|error| failed("storing the code")(error.into()))
+    replace(&artifacts.compiled(flavour, target, engine), &code)
+        .map_err(|error| failed("storing the code")(error.into()))
 }
 
 /// The error of a guest that fails while this is done with it.

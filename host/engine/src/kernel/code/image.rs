@@ -8,9 +8,11 @@
 //! <cache>/baked/<guest>-<identity>/baked.wasm
 //!                                 /baked.sha256
 //!                                 /<flavour>-<compatibility>.cwasm
+//!                                 /<flavour>-<level>-<compatibility>.cwasm
 //! ```
 //!
-//! An installation has the same beside its guests, in `<guests>/baked`: it is read first, and never written.
+//! An installation has the same beside its guests, in `<guests>/baked`: it is read first, and never written. A package has code for a
+//! level of processors there, `<flavour>-<level>.cwasm`, and lists it (`kernel/code/listed.rs`).
 
 use std::{
     fs,
@@ -35,10 +37,10 @@ use rustix::{
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, Linker};
 
-use super::manifest::Manifest;
+use super::{listed::Listed, manifest::Manifest, processor};
 use crate::{
     contract::{
-        config::{HostConfig, Stops},
+        config::{HostConfig, Stops, Target},
         error::Error,
     },
     formats::snapshot::Image,
@@ -167,6 +169,27 @@ pub(crate) fn compiling_engine(flavour: Flavour) -> Result<wasmtime::Engine, Err
     wasmtime::Engine::new(&wasm_config(flavour)).map_err(|error| Error::Engine(error.into()))
 }
 
+/// The same for other processors than this one. Where in a guest an instruction of theirs comes from is left out: nothing asks for it,
+/// and it is a twentieth of the code.
+#[cfg(feature = "bake")]
+#[expect(unsafe_code, reason = "code for a processor that this one is not is unsafe to run; see the SAFETY note")]
+pub(super) fn targeted_engine(flavour: Flavour, target: Target) -> Result<wasmtime::Engine, Error> {
+    if target == Target::Native {
+        return compiling_engine(flavour);
+    }
+    let mut config = wasm_config(flavour);
+    config.generate_address_map(false);
+    config.target("x86_64-unknown-linux-gnu").map_err(|error| Error::Engine(error.into()))?;
+    // SAFETY: what is enabled are features of processors. Who loads the code has wasmtime compare what it needs with what is there.
+    unsafe { config.cranelift_flag_enable(target.name()) };
+    if target == Target::X86_64V3 {
+        // Cranelift's level leaves it out, and then uses neither AVX2 nor FMA.
+        // SAFETY: as above.
+        unsafe { config.cranelift_flag_enable("has_avx") };
+    }
+    wasmtime::Engine::new(&config).map_err(|error| Error::Engine(error.into()))
+}
+
 /// The wasmtime engine that runs a flavour, with room for `kernels_max` kernels.
 pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime::Engine, Error> {
     let mut pool = wasmtime::PoolingAllocationConfig::new();
@@ -198,7 +221,9 @@ pub(crate) struct Artifacts {
     /// In the cache. Baking writes here.
     pub(super) folder: PathBuf,
     /// Beside the guests.
-    installed: PathBuf,
+    pub(super) installed: PathBuf,
+    /// The code that came with the guests, of those that came with this program.
+    pub(super) listed: Option<Listed>,
 }
 
 impl Artifacts {
@@ -207,7 +232,8 @@ impl Artifacts {
         let key = hex(&Sha256::digest(format!("{BAKE_VERSION} {}", manifest.identity)));
         let name = format!("{}-{}", manifest.name, &key[..16]);
         let [folder, installed] = [&config.cache, &config.guests].map(|root| root.join("baked").join(&name));
-        Ok(Artifacts { manifest, folder, installed })
+        let listed = Listed::of(config);
+        Ok(Artifacts { manifest, folder, installed, listed })
     }
 
     /// Returns true if the image came with the guests, from a trusted user.
@@ -224,17 +250,22 @@ impl Artifacts {
         self.home().join(IMAGE_FILE)
     }
 
-    /// Returns the path of the code of a flavour that is compiled here.
+    /// Returns the path of the code of a flavour that is compiled here, by this engine.
     #[cfg(feature = "bake")]
-    pub(super) fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
-        self.folder.join(format!("{}-{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
+    pub(super) fn compiled(&self, flavour: Flavour, target: Target, engine: &wasmtime::Engine) -> PathBuf {
+        let level = if target == Target::Native { String::new() } else { format!("{}-", target.name()) };
+        self.folder.join(format!("{}-{level}{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
     }
 
-    /// Returns the paths at which code of a flavour that the engine can load may be.
+    /// Returns the paths at which code of a flavour that the engine can load may be: what is for this very processor before what a
+    /// package has for its like.
     #[cfg(feature = "bake")]
     pub(super) fn candidates(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Vec<PathBuf> {
-        let here = self.compiled(flavour, engine);
-        here.file_name().map(|name| self.installed.join(name)).into_iter().chain([here]).collect()
+        let here = self.compiled(flavour, Target::Native, engine);
+        let installed = here.file_name().map(|name| self.installed.join(name));
+        let level = |target: Target| self.installed.join(format!("{}-{}.cwasm", flavour.name(), target.name()));
+        let levels = Target::LEVELS.into_iter().filter(|_| self.listed.is_some()).map(level);
+        installed.into_iter().chain([here]).chain(levels).collect()
     }
 
     /// Returns the same without a compiler, which alone can tell the exact name: wasmtime refuses those that are for another engine.
@@ -258,13 +289,23 @@ impl Artifacts {
         take: impl Fn(&Path) -> Result<T, String>,
     ) -> Result<T, String> {
         let mut found = Err(self.absence());
-        for path in self.candidates(flavour, engine) {
-            found = take(&path);
+        for path in self.candidates(flavour, engine).iter().filter(|path| path.symlink_metadata().is_ok()) {
+            found = take(path);
             if found.is_ok() {
                 break;
             }
         }
         found
+    }
+
+    /// Opens a file of code, unless it is for another processor or somebody else could have written it.
+    fn open_code(&self, path: &Path) -> Result<fs::File, String> {
+        processor::check(path)?;
+        let file = self.open_trusted(path)?;
+        match &self.listed {
+            Some(listed) if path.starts_with(&self.installed) => listed.check_name(path).map(|_| file),
+            _ => Ok(file),
+        }
     }
 
     /// Loads the code of a flavour.
@@ -282,19 +323,23 @@ impl Artifacts {
 
     #[expect(unsafe_code, reason = "loading machine code is unsafe by nature; see the SAFETY note")]
     fn load_from(&self, path: &Path, engine: &wasmtime::Engine) -> Result<Component, String> {
-        let file = self.open_trusted(path)?;
+        let file = self.open_code(path)?;
+        if let Some(listed) = self.listed.as_ref().filter(|_| path.starts_with(&self.installed)) {
+            listed.check(path, &file, &self.folder)?;
+        }
         // wasmtime opens a component by its path. This one leads to the file that was checked, whatever has its name now.
         let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: the file was compiled by `bake`, in a folder whose name holds the digest of the guest; wasmtime compares what
         // it was compiled for with this very engine, and its name does where there is a compiler; `open_trusted` has made sure
-        // that it and its folder belong to this user and that nobody else may write them, and `file` keeps it open.
+        // that it and its folder belong to this user and that nobody else may write them, and `file` keeps it open. Of a package,
+        // `Listed` has compared its digest.
         let component = unsafe { Component::deserialize_file(engine, opened) };
         component.map_err(|error| format!("`{}` cannot be used: {error}", path.display()))
     }
 
     /// Returns the reason why `load` would fail, if any. Cheap: it loads nothing.
     pub(crate) fn problem(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Option<String> {
-        self.first(flavour, engine, |path| self.open_trusted(path)).err()
+        self.first(flavour, engine, |path| self.open_code(path)).err()
     }
 
     /// SHA-256 of the baked component, as baking has noted it.
