@@ -32,7 +32,7 @@ pub(crate) use self::{
     packages::{PackagesArguments, PackagesCommand},
     sessions::{
         ForkArguments, FormerCommand, KeptSessionArguments, OriginArguments, RestoreArguments, SessionCommand,
-        SnapshotArguments,
+        SnapshotArguments, UpgradeArguments,
     },
 };
 

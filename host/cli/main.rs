@@ -26,6 +26,7 @@ mod source;
 mod stdio;
 mod terminal;
 mod token;
+mod upgrade;
 
 use std::{process::ExitCode, time::Duration};
 

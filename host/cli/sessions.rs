@@ -18,6 +18,7 @@ use crate::{
     artifacts, datasets, output,
     report::{CliError, EXIT_COMPLETE},
     terminal::{Look, escaped, padded, width},
+    upgrade::upgrade,
 };
 use cellar_config::ArtifactsTable;
 use cellar_wire::{StoredSessionJson, unix_seconds};
@@ -42,6 +43,7 @@ pub(crate) fn session(folders: &Folders, command: &SessionCommand) -> Result<u8,
         SessionCommand::Restore(arguments) => restore(folders, arguments)?,
         SessionCommand::Fork(arguments) => fork(folders, arguments)?,
         SessionCommand::Origin(arguments) => datasets::origin(folders, arguments)?,
+        SessionCommand::Upgrade(arguments) => upgrade(folders, arguments)?,
     }
     Ok(EXIT_COMPLETE)
 }

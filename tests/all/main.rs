@@ -9,6 +9,7 @@ use tikv_jemallocator::Jemalloc;
 mod artifact_reach;
 mod artifacts;
 mod audit;
+mod builds;
 mod datasets;
 mod forged;
 mod guests;

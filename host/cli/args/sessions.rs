@@ -35,6 +35,8 @@ pub(crate) enum SessionCommand {
     Fork(ForkArguments),
     /// Tell where the names of one come from
     Origin(OriginArguments),
+    /// Move one on to the guests of now, from former builds of them
+    Upgrade(UpgradeArguments),
 }
 
 /// The commands of `cellar session` as they were called before, which work as they did.
@@ -75,6 +77,16 @@ impl From<FormerCommand> for SessionCommand {
             FormerCommand::Origin(arguments) => SessionCommand::Origin(arguments),
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeArguments {
+    /// The session
+    #[arg(value_name = "NAME")]
+    pub(crate) session: String,
+    /// Do it, and lose what is told otherwise
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -134,7 +134,7 @@ pub mod files {
 pub mod guests {
     #[cfg(feature = "bake")]
     pub use crate::kernel::code::{BakeOptions, BakeReport, bake};
-    pub use crate::kernel::host::{GuestState, GuestStatus, guest_status};
+    pub use crate::kernel::host::{GuestState, GuestStatus, former_languages, guest_status};
 }
 
 /// Answers to questions about a session.

@@ -504,7 +504,7 @@ impl Session {
 
     fn start_kernel(&self, language: Language, slot: Arc<Slot>, once: bool) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
-        let guest = inner.host.guest(self.guest(language), self.flavour(language))?;
+        let guest = inner.host.guest_of(self.guest(language), self.flavour(language), slot.guest().as_deref())?;
         let link = inner.link();
         let weak = WeakSession(Arc::downgrade(inner));
         let mounts = guest.mounts().iter().chain(&inner.folders.mounts).cloned().collect();

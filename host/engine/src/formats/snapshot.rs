@@ -231,6 +231,13 @@ impl Snapshot {
         self.kernels.iter().filter_map(|kernel| kernel.state.language()).collect()
     }
 
+    /// The same state without the kernels of these languages, which begin as new.
+    #[must_use]
+    pub fn without(&self, languages: &[Language]) -> Snapshot {
+        let is_kept = |kernel: &&Arc<KernelImage>| kernel.state.language().is_none_or(|one| !languages.contains(&one));
+        Snapshot { kernels: self.kernels.iter().filter(is_kept).cloned().collect(), ..self.clone() }
+    }
+
     /// Bytes of memory that differ from that of a new session.
     pub fn changed_bytes(&self) -> u64 {
         self.kernels.iter().map(|kernel| kernel.pages.len().saturating_mul(PAGE_BYTES) as u64).sum()

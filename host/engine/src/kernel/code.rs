@@ -3,6 +3,7 @@
 #[cfg(feature = "bake")]
 mod bake;
 mod engines;
+mod former;
 mod image;
 mod listed;
 mod manifest;
@@ -15,4 +16,5 @@ pub(crate) use bake::compile_missing;
 #[cfg(feature = "bake")]
 pub use bake::{BakeOptions, BakeReport, bake};
 pub(crate) use engines::Engines;
+pub(crate) use former::former_build;
 pub(crate) use image::{Artifacts, Flavour, compiling_engine, guest_mounts, linker};

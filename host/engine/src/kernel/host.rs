@@ -6,15 +6,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cellar_core::{cell::GuestName, sync::lock};
+use cellar_core::{
+    cell::{GuestName, Language},
+    sync::lock,
+};
 
 use crate::{
     contract::{
         config::{HostConfig, Rests},
         error::Error,
     },
+    formats::snapshot::Snapshot,
     kernel::{
-        code::{Artifacts, Engines, Flavour, compiling_engine},
+        code::{Artifacts, Engines, Flavour, compiling_engine, former_build},
         scheduling::{CpuShare, Sweep, Turns, WEIGHT, start_ticker},
     },
 };
@@ -34,6 +38,8 @@ struct Inner {
     /// The ticker holds them weakly.
     engines: Arc<Engines>,
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
+    /// The same for former builds of guests, by their digests too.
+    former: Mutex<HashMap<(GuestName, &'static str, String), Arc<Guest>>>,
     sweep: Arc<Sweep>,
     turns: Arc<Turns>,
     /// Share of sessions that have no other.
@@ -61,7 +67,7 @@ impl Host {
         let sweep = Arc::new(Sweep::new(kernels_max, config.rests, turns.clone()));
         let share = turns.share(WEIGHT);
         let guests = Mutex::default();
-        Ok(Host { inner: Arc::new(Inner { config, engines, guests, sweep, turns, share }) })
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests, former: Mutex::default(), sweep, turns, share }) })
     }
 
     /// Creates a share of the host's processor time for a group of sessions: see [`SharedBudgets::cpu`](crate::config::SharedBudgets::cpu).
@@ -109,6 +115,39 @@ impl Host {
     /// Returns the digest that identifies the build of a guest; see [`Guest::digest`].
     pub(crate) fn guest_digest(&self, guest: GuestName) -> Result<String, Error> {
         Artifacts::locate(&self.inner.config, guest)?.digest()
+    }
+
+    /// Returns the digest of a guest that can open what the build with the digest `made_with` has made: that one where the build is
+    /// there, or a former one is kept.
+    pub(crate) fn known_digest(&self, guest: GuestName, made_with: &str) -> Result<String, Error> {
+        let current = self.guest_digest(guest)?;
+        if current == made_with || former_build(&self.inner.config, guest, made_with).is_none() {
+            return Ok(current);
+        }
+        Ok(made_with.to_owned())
+    }
+
+    /// The build of a guest that has made a state, by its digest; the current one where there is no state, or no such build is kept.
+    /// Code of a former build is compiled at first use, which blocks for seconds.
+    pub(crate) fn guest_of(
+        &self,
+        name: GuestName,
+        flavour: Flavour,
+        made_with: Option<&str>,
+    ) -> Result<Arc<Guest>, Error> {
+        let Some(digest) = made_with.filter(|digest| self.guest_digest(name).is_ok_and(|current| current != *digest))
+        else {
+            return self.guest(name, flavour);
+        };
+        let key = (name, flavour.name(), digest.to_owned());
+        if let Some(guest) = lock(&self.inner.former).get(&key) {
+            return Ok(guest.clone());
+        }
+        let Some(artifacts) = former_build(&self.inner.config, name, digest) else { return self.guest(name, flavour) };
+        #[cfg(feature = "bake")]
+        super::code::compile_missing(&artifacts, flavour)?;
+        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone())?;
+        Ok(lock(&self.inner.former).entry(key).or_insert(guest).clone())
     }
 
     /// A guest, loaded at first use. Where there is a compiler, code that counts fuel is compiled at first use too, which
@@ -160,6 +199,18 @@ pub enum GuestState {
     NotBaked(String),
     /// It is ready.
     Ready,
+}
+
+/// Returns the languages of a snapshot whose kernels were made by none of the guests that are here now: former builds open them, where
+/// these are kept, and [`Snapshot::without`] lets them go.
+pub fn former_languages(config: &HostConfig, snapshot: &Snapshot) -> Vec<Language> {
+    let is_current = |language: Language, made_with: &str| {
+        let guests = GuestName::ALL.into_iter().filter(|guest| guest.language() == language);
+        let digest = |guest| Artifacts::locate(config, guest).and_then(|artifacts| artifacts.digest());
+        guests.map(digest).any(|found| found.is_ok_and(|digest| digest == made_with))
+    };
+    let kernels = snapshot.kernels.iter().filter_map(|kernel| Some((kernel.state.language()?, &kernel.state.guest)));
+    kernels.filter(|(language, guest)| !is_current(*language, guest)).map(|(language, _)| language).collect()
 }
 
 /// Looks at a guest without starting anything.

@@ -90,9 +90,11 @@ impl Unpacked for Sleeper {
 }
 
 /// Metadata of a state that is not in memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Stored {
     language: Language,
+    /// Digest of the guest that it was made with.
+    guest: String,
     captured_at: u64,
     is_fork: bool,
     is_checkpoint: bool,
@@ -105,7 +107,8 @@ impl Stored {
     fn of(kept: &Kept) -> Option<Stored> {
         let Kept { ref image, is_fork, is_checkpoint, last_cell, deaths } = *kept;
         let language = image.state.language()?;
-        Some(Stored { language, captured_at: image.state.wall_clock, is_fork, is_checkpoint, last_cell, deaths })
+        let (guest, captured_at) = (image.state.guest.clone(), image.state.wall_clock);
+        Some(Stored { language, guest, captured_at, is_fork, is_checkpoint, last_cell, deaths })
     }
 }
 
@@ -133,7 +136,7 @@ impl Slot {
         let stored = match &*lock(&self.held) {
             Held::Nothing => return Ok(None),
             Held::Here(kept, _) => return Ok(Some(kept.clone())),
-            Held::Stored(stored) => *stored,
+            Held::Stored(stored) => stored.clone(),
         };
         let snapshot = self.home.as_ref().map(|home| home.load()).transpose()?.flatten();
         let images = snapshot.map(|snapshot| snapshot.kernels).unwrap_or_default();
@@ -149,6 +152,15 @@ impl Slot {
         match &*lock(&self.held) {
             Held::Here(kept, _) => Some(kept.clone()),
             Held::Nothing | Held::Stored(_) => None,
+        }
+    }
+
+    /// Returns the digest of the guest that the last state was made with.
+    pub(crate) fn guest(&self) -> Option<String> {
+        match &*lock(&self.held) {
+            Held::Here(kept, _) => Some(kept.image.state.guest.clone()),
+            Held::Stored(stored) => Some(stored.guest.clone()),
+            Held::Nothing => None,
         }
     }
 

@@ -61,7 +61,7 @@ impl Host {
     pub(crate) fn check(&self, snapshot: &Snapshot, config: &SessionConfig) -> Result<(), Error> {
         for image in &snapshot.kernels {
             let guest = match image.state.language() {
-                Some(language) => self.guest_digest(config.kernels.guest(language))?,
+                Some(language) => self.known_digest(config.kernels.guest(language), &image.state.guest)?,
                 None => String::new(),
             };
             check(image, &guest, &config.limits)?;
