@@ -199,6 +199,9 @@ pub(crate) struct ServeArguments {
     /// Address and port to listen at; port 0 is any that is free [default: 127.0.0.1:8700]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Ask the server that listens there whether it is in order, and end with 0 if it is
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Be the process of this tenant, for a server that says what to serve on standard input
     #[arg(long, value_name = "TENANT", hide = true)]
     pub(crate) worker: Option<String>,

@@ -1,6 +1,12 @@
 //! `cellar serve`: sessions and runs over HTTP. The server is `cellar_server`; here it is told when to stop.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use cellar_config::Overrides;
 use cellar_server::{Isolation, ServeError, Server, ServerConfig, serve_worker};
@@ -12,15 +18,28 @@ use tokio::{
 use crate::{
     args::{Folders, ServeArguments},
     on_runtime, output,
-    report::{CliError, EXIT_COMPLETE, print_progress},
+    report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
     socket::SessionDoors,
 };
+
+/// Time for each step of a question to another server.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Confines this process, and serves until it is told to stop. Nothing else may run in it yet.
 ///
 /// # Errors
 /// The configuration is not valid, the address is in use, or the process cannot be confined as it is asked to be.
 pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, CliError> {
+    if arguments.check {
+        let address = arguments.listen.unwrap_or(cellar_server::LISTEN);
+        return Ok(ask_health(address).map_or_else(
+            |error| {
+                print_progress(&format!("the server at {address} is not in order: {error}"));
+                EXIT_FAILURE
+            },
+            |()| EXIT_COMPLETE,
+        ));
+    }
     let (folders, overrides) = (folders.into(), Overrides::from(&arguments.granted));
     let (mut config, token) = ServerConfig::new(&folders, &overrides, print_progress)?;
     config.listen = arguments.listen.unwrap_or(config.listen);
@@ -39,6 +58,26 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     let confined = config.confine().map_err(ServeError::from)?;
     let served = Served { config, isolation: confined.isolation.clone(), listener, store, token };
     on_runtime(serve_on(served))
+}
+
+/// Asks a server whether it is in order.
+fn ask_health(mut address: SocketAddr) -> io::Result<()> {
+    // One that listens everywhere is reached by the loopback address.
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    let mut stream = TcpStream::connect_timeout(&address, HEALTH_TIMEOUT)?;
+    stream.set_read_timeout(Some(HEALTH_TIMEOUT))?;
+    stream.set_write_timeout(Some(HEALTH_TIMEOUT))?;
+    stream.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    match head.ends_with(b" 200") {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&head).into_owned())),
+    }
 }
 
 /// Returns the command line of this process.
