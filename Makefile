@@ -37,7 +37,7 @@ UNITS := $(CARGO) nextest run --cargo-profile bench --locked --workspace --lib -
 .DEFAULT_GOAL := help
 .PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
-	install clean prune
+	install dist clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,7 @@ tests-compiled: test-setup
 test: all-guests test-setup ## Run every test
 	@$(MAKE) --no-print-directory --jobs=3 data packages suites tests-compiled
 	@$(CELLAR) bake --fuel probe python javascript
+	@$(CELLAR) bake --target x86-64-v3 python javascript
 	@$(CARGO) test --release --locked --workspace --doc
 	@CELLAR_SERVE_ISOLATE=tenant $(CARGO) nextest run --release --locked --workspace --test all --no-fail-fast \
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
@@ -172,6 +173,10 @@ times: builder ## Show how long each step of the last builds took; RECORD=1 writ
 
 install: all-guests ## Install the command, its guests, manual pages and completions; PREFIX=/usr/local, DESTDIR=
 	@.ci/install $(CELLAR) target/guests "$(DESTDIR)" "$(PREFIX)"
+
+dist: all-guests ## Make packages in target/dist: archives, packages of Debian, an image of containers; CELLAR_SIGNING_KEY= signs them
+	@.ci/setup dist
+	@.ci/dist $(CELLAR) target/guests target/dist
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean

@@ -12,6 +12,7 @@ mod connectors;
 mod continuity;
 mod corpus;
 mod data;
+mod distribution;
 mod examples;
 mod floods;
 mod gaps;
