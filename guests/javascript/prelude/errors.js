@@ -260,6 +260,19 @@
     };
   }
 
+  // A line that begins or ends code in Markdown.
+  const FENCE = /^\s*(?:`{3,}|~{3,})[ \t]*[\w+#.-]*\s*$/;
+  const FENCES = " (the cell has the fences of Markdown: a cell is the code between them)";
+
+  // Do fences of Markdown stand around the code of a cell? Those that a program begins with are a template called by another.
+  function isFenced(error, cell) {
+    const isSyntax = error instanceof SyntaxError;
+    if (!isSyntax && !(error instanceof TypeError)) return false;
+    const lines = (host.source(cell) ?? "").split("\n").filter((line) => line.trim() !== "");
+    if (!isSyntax) return lines.length > 0 && FENCE.test(lines[0]);
+    return lines.length > 0 && (FENCE.test(lines[0]) || FENCE.test(lines.at(-1)) || lines.filter((line) => FENCE.test(line)).length > 1);
+  }
+
   // The record of a failed cell. `stack` is where the last exception came from, for one that does not say it itself.
   kit.failure = (error, cell, stack) => {
     const isError = kit.isError(error);
@@ -268,6 +281,10 @@
     const isOwn = (frame) => frame.cell === cell;
     const record = isError ? describeError(error, frames.length > 0 ? frames : thrown) : describeOther(error, frames);
     const own = frames.find(isOwn) ?? thrown.find(isOwn);
+    if (isError && isFenced(error, cell)) {
+      record.traceback = record.traceback.replace(record.message, () => record.message + FENCES);
+      record.message += FENCES;
+    }
     if (own !== undefined) {
       record.line = own.line;
       record.column = own.column;

@@ -14,6 +14,7 @@ from _cellar_prelude.cells import binding, threads
 from _cellar_prelude.notebook import display, habits, history, ipython, magics
 from _cellar_prelude.notebook.history import file_name
 from _cellar_prelude.platform import faults, modules, sandbox, streams
+from _cellar_prelude.platform.loop import futures, made
 from _cellar_prelude.platform.loop import install as install_loop
 from _cellar_prelude.platform.sandbox import STOP_CLASSES, CellStopped, ProcessEnded
 
@@ -37,6 +38,8 @@ _first_names = {}
 
 # Tasks of the cells that wait.
 _tasks = {}
+# Tasks that have ended with their cell or behind it, and may have failed.
+_left = []
 
 
 class _Shared:
@@ -102,7 +105,7 @@ def _compile(source, filename):
         return _compile_source(source, filename)
     except SyntaxError as error:
         failure = error
-    typed = magics.without_prompts(source)
+    typed = magics.without_prompts(source) or magics.without_indent(source)
     if typed is not None:
         faults.remember(filename, typed)
         return _compile(typed, filename)
@@ -255,9 +258,39 @@ def _end(cell, outcome):
         magics.end(cell)
     binding.end(cell, names, outcome is None)
     live.discard(cell)
+    if asyncio.tasks._scheduled_tasks.data or made:
+        _look_at_tasks(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)
     _finished.append((cell, outcome))
+
+
+def _look_at_tasks(cell):
+    """Tells of the tasks of a cell that ends which have failed unheard, and watches those that go on."""
+    own = _tasks.get(cell)
+    for future, context in futures():
+        if context.get(_cellar.cell, 0) != cell or future is own:
+            continue
+        if not future.done():
+            future.add_done_callback(_left.append, context=context)
+        elif future._log_traceback:
+            _left.append(future)
+    _tell_of_left()
+
+
+def _tell_of_left():
+    """Tells of the tasks that have failed behind the end of their cells, or at it, and are awaited by nobody."""
+    for future in _left[:]:
+        error = future._exception if not future.cancelled() and future._log_traceback else None
+        if error is None or isinstance(error, (CellStopped, SystemExit)):
+            continue
+        # So that it is not told again when nobody holds it any more.
+        future._log_traceback = False
+        kind = "task" if isinstance(future, asyncio.Task) else "future"
+        told = {"message": f"{kind.title()} exception was never retrieved", "exception": error, kind: future}
+        context = future.get_context() if kind == "task" else made.get(future, _shared.context)
+        _shared.context.copy().run(_in_cell, context.get(_cellar.cell, 0), loop.call_exception_handler, told)
+    _left.clear()
 
 
 # Cells that wait in a context that was the one of synchronous cells when they began, with a copy of when it was that last.
@@ -463,6 +496,8 @@ def go_on():
             wake_at = _go_on_with_threads()
             if _cellar.is_away():
                 return None
+        if _left:
+            _tell_of_left()
     except MemoryError as error:
         _cellar.release_reserve()
         _drop_tasks(error)
@@ -609,6 +644,7 @@ def reset(fresh_names, baked_modules):
     _stopping.clear()
     _cancelled.clear()
     _finished.clear()
+    _left.clear()
     modules.forget()
     forget_cells(fresh_names)
     for name in list(sys.modules):

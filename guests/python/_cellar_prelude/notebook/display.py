@@ -273,8 +273,10 @@ def from_mapping(mapping):
         data = _data(mime, data)
         if data is None:
             continue
-        if mime != TABLE and len(data) > LIMIT:
-            streams.tell(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed")
+        # The host makes images smaller that are too large to be shown.
+        limit = TABLE_LIMIT if mime == TABLE or isinstance(data, bytes) and mime.startswith("image/") else LIMIT
+        if len(data) > limit:
+            streams.tell(f"{mime} of {len(data)} was left out of a display; at most {limit} are allowed")
             continue
         pairs.append((mime, data))
     return with_markdown(pairs)

@@ -7,6 +7,7 @@ import base64
 import errno
 import html
 import importlib
+import io
 import os
 import re
 import sys
@@ -106,7 +107,34 @@ def _import_parts():
 IPython = _import_parts()
 # Formulas are texts and LaTeX here; pictures of them would be no news.
 _module("IPython.lib.latextools", latex_to_png=lambda *_arguments, **_options: None)
-showing.pretty = IPython.lib.pretty.pretty
+
+
+class _Printer(IPython.lib.pretty.RepresentationPrinter):
+    """IPython's printer, which says as well how many items it leaves out."""
+
+    def _enumerate(self, items):
+        for place, item in enumerate(items):
+            if self.max_seq_length and place >= self.max_seq_length:
+                self.text(",")
+                self.breakable()
+                try:
+                    self.text(f"... {len(items) - place} more items")
+                except Exception:  # noqa: BLE001 - one that does not know its length
+                    self.text("...")
+                return
+            yield place, item
+
+
+def _pretty(value):
+    """A value as a text over several lines."""
+    stream = io.StringIO()
+    printer = _Printer(stream)
+    printer.pretty(value)
+    printer.flush()
+    return stream.getvalue()
+
+
+showing.pretty = _pretty
 showing.get_real_method = IPython.utils.dir2.get_real_method
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}={0,2}\s*")

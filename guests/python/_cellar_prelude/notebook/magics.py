@@ -71,6 +71,20 @@ def without_prompts(source):
     return _PROMPT.sub("", source)
 
 
+# The indentation of the first line that has something.
+_INDENT = re.compile(r"(?:[ \t]*\n)*([ \t]+)(?=[^ \t\n])")
+
+
+def without_indent(source):
+    """A source that is indented as a whole, as IPython takes it: without the indentation of its first line. None for one that
+    is not."""
+    match = _INDENT.match(source)
+    if match is None:
+        return None
+    indent = match[1]
+    return "\n".join(line.removeprefix(indent) for line in source.split("\n"))
+
+
 def translate(source, error, compiles):
     """The source with its magics and shell lines as calls, or None when `error` lies elsewhere.
 
@@ -161,12 +175,27 @@ def _call(line):
     return f"{indent}{target}{_CALL}({'%' + name!r}, {rest.strip()!r})"
 
 
+# A line that begins or ends code in Markdown.
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*[\w+#.-]*\s*")
+_FENCES = "the cell has the fences of Markdown: a cell is the code between them"
+
+
+def _is_fenced(lines, number, first):
+    """Whether a syntax error in a line comes from fences of Markdown around code, or from words before them."""
+    fences = [place for place, line in enumerate(lines, 1) if _FENCE.fullmatch(line)]
+    last = next((place for place in range(len(lines), 0, -1) if lines[place - 1].strip()), 1)
+    return bool(fences) and (number == first or not {number, first, last}.isdisjoint(fences))
+
+
 def explain(error, source, filename):
-    """Says in a syntax error that a magic at its place is not known."""
+    """Says in a syntax error that a magic at its place is not known, or that fences of Markdown are no Python."""
     if error.filename != filename or error.lineno is None:
         return
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines, 1) if line.strip()), 1)
+    if _is_fenced(lines, error.lineno, first):
+        error.msg = f"{error.msg} ({_FENCES})"
+        return
     for number in (error.lineno, first):
         line = lines[number - 1] if 0 < number <= len(lines) else ""
         match = _MAGIC.match(line)

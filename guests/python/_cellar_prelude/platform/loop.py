@@ -11,11 +11,13 @@ import asyncio.runners
 import asyncio.selector_events
 import asyncio.tasks
 import contextlib
+import contextvars
 import heapq
 import os
 import selectors
 import socket
 import time
+import weakref
 
 import _cellar
 from _cellar_prelude.platform import sockets
@@ -40,7 +42,12 @@ _watched = {}
 # that nobody awaited.
 _on_fatal = _on_unhandled = None
 
+# What nobody may await besides tasks: futures of `gather` and of executors, each with its context.
+made = weakref.WeakKeyDictionary()
+
 _create_task = asyncio.base_events.BaseEventLoop.create_task
+_run_in_executor = asyncio.base_events.BaseEventLoop.run_in_executor
+_init_gathering = asyncio.tasks._GatheringFuture.__init__
 _call_exception_handler = asyncio.base_events.BaseEventLoop.call_exception_handler
 _run_callback = asyncio.events.Handle._run
 _set_running_loop = asyncio.events._set_running_loop
@@ -161,6 +168,11 @@ class ReactorLoop(_Base):
             coroutine.close()
             raise RuntimeError(f"more than {READY_MAX} tasks wait to begin: await some of them before more are made")
         return _create_task(self, coroutine, **options)
+
+    def run_in_executor(self, executor, function, *arguments):
+        future = _run_in_executor(self, executor, function, *arguments)
+        _note_made(future)
+        return future
 
     def is_running(self):
         return True
@@ -300,6 +312,22 @@ class ThreadLoop(_Base):
     """The loop of a thread other than the main one."""
 
 
+def _note_made(future):
+    made[future] = contextvars.copy_context()
+
+
+def _gathering(self, children, *, loop):
+    """Stands for the beginning of what `asyncio.gather` returns."""
+    _init_gathering(self, children, loop=loop)
+    _note_made(self)
+
+
+def futures():
+    """(future, context) of each task and future that nobody may await."""
+    tasks = [(task, task.get_context()) for task in list(asyncio.tasks._scheduled_tasks)]
+    return tasks + list(made.items()) if made else tasks
+
+
 def _is_kernels():
     """Whether the running loop is that of the kernel, as it always is in the main thread."""
     return isinstance(asyncio.events._get_running_loop(), ReactorLoop)
@@ -355,4 +383,5 @@ def install():
     asyncio.run = asyncio.runners.run = _run
     asyncio.new_event_loop = asyncio.events.new_event_loop = _new_loop
     asyncio.Runner = asyncio.runners.Runner = _Runner
+    asyncio.tasks._GatheringFuture.__init__ = _gathering
     return loop
