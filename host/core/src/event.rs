@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cell::{Cell, CellId},
+    cell::{Cell, CellId, SEED_CELL},
     mime::MimeBundle,
     origin::Origin,
     outcome::{Outcome, Usage},
@@ -53,8 +53,8 @@ pub enum EventKind {
     CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },
     /// Last event of every run that was not dropped. A run of one cell keeps no text besides that of its cell.
     RunFinished { is_error: bool, kept: Option<KeptText> },
-    /// Output of code that outlived `cell`, written since the cell before ended. `left_out` is the number of bytes before it
-    /// that were dropped.
+    /// Output of code that outlived `cell`, written since the cell before ended or while this one runs. `left_out` is the number
+    /// of bytes before it that were dropped. Without a text it stands before a display of such code.
     Background { index: usize, cell: CellId, is_stderr: bool, text: String, left_out: u64 },
     /// Event of a fork that a cell of the session made, or of a fork that a cell of that fork made. `kind` is neither a
     /// `Fork`, a `RunStarted`, a `RunFinished` nor an `InputRequest`; its own `index` is the position in the fork's run.
@@ -156,12 +156,18 @@ impl EventKind {
     }
 }
 
-/// Returns the text of a background event as a result shows it: its writer, and the text as lines of its own.
+/// Returns the text of a background event as a result shows it: its writer, and the text as lines of its own. Without a text it
+/// stands before a display.
 pub fn background_lines(cell: CellId, text: &str, left_out: u64) -> String {
     let gap = if left_out > 0 { format!("; {left_out} bytes before it are not kept") } else { String::new() };
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    let who = if cell.0 == 0 { "code of an earlier cell".to_owned() } else { format!("<cell {}>", cell.0) };
-    format!("[{who} wrote this after it had ended{gap}]\n{text}{end}")
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let did = if text.is_empty() { "displayed" } else { "wrote" };
+    let who = match cell.0 {
+        0 => "code of an earlier cell".to_owned(),
+        SEED_CELL => "<seed>".to_owned(),
+        number => format!("<cell {number}>"),
+    };
+    format!("[{who} {did} this after it had ended{gap}]\n{text}{end}")
 }
 
 /// Returns the lines that show an event of a fork beside a cell's own output: its text output, its displays as text and its
@@ -234,6 +240,8 @@ pub enum HostStatus {
     KernelAwaited,
     /// A kernel died.
     KernelLost,
+    /// A cell runs on another kernel than an earlier cell of its run did, or on one that was cleared since.
+    KernelReplaced,
     /// A kernel went back to its checkpoint.
     KernelRestored,
     /// Processes that a cell had started were ended with it.
@@ -257,6 +265,7 @@ impl HostStatus {
         HostStatus::FileLost,
         HostStatus::KernelAwaited,
         HostStatus::KernelLost,
+        HostStatus::KernelReplaced,
         HostStatus::KernelRestored,
         HostStatus::OriginsLeftOut,
         HostStatus::ProcessesEnded,
@@ -275,6 +284,7 @@ impl HostStatus {
             HostStatus::FileLost => "file_lost",
             HostStatus::KernelAwaited => "kernel_awaited",
             HostStatus::KernelLost => "kernel_lost",
+            HostStatus::KernelReplaced => "kernel_replaced",
             HostStatus::KernelRestored => "kernel_restored",
             HostStatus::OriginsLeftOut => "origins_left_out",
             HostStatus::ProcessesEnded => "processes_ended",

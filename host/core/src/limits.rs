@@ -92,6 +92,10 @@ pub const CHANNELS_BYTES_MAX: usize = 64 << 20;
 pub const PROCESS_COUNTS_MAX: usize = 1_024;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.
 pub const CELLS_LIVE_MAX: usize = 64;
+/// The same with the cells of agents, for which other cells wait: these do not wait for a place.
+pub const CELLS_SERVING_MAX: usize = 2 * CELLS_LIVE_MAX;
+/// Cells that wait until fewer than [`CELLS_LIVE_MAX`] of their kernel have started and not ended.
+pub const CELLS_WAITING_MAX: usize = 256;
 /// Threads of a kernel besides its first: 64 of programs, 32 of cells that wait in the middle of their code, and one for the next
 /// entry.
 pub const KERNEL_THREADS_MAX: u32 = 97;
@@ -127,6 +131,8 @@ pub const ROOM_WAIT: Duration = Duration::from_secs(30);
 pub const ROOM_WAIT_TOLD: Duration = Duration::from_millis(250);
 /// Bytes of what a session's code writes between cells that wait for its next cell.
 pub const BACKGROUND_BYTES_MAX: usize = 64 << 10;
+/// Bytes of what it displays then that wait for its next cell.
+pub const BACKGROUND_DISPLAYS_BYTES_MAX: usize = 8 << 20;
 /// Such texts that wait, and those that wait for each listener.
 pub const BACKGROUND_HEARD_MAX: usize = 64;
 /// Bytes of a recording. One that has become as large ends, and its session goes on.
@@ -174,6 +180,23 @@ limits! {
 }
 
 impl Limits {
+    /// Words on how a cell gets more than this time, to be added to the message of a timeout; empty if it cannot.
+    pub fn more_time(&self, timeout: Duration) -> String {
+        match timeout < self.timeout_max {
+            true => format!("; a cell may ask for up to {} s (`timeout`)", self.timeout_max.as_secs_f64()),
+            false => String::new(),
+        }
+    }
+
+    /// Words on the memory that a kernel has, and how it gets more, to be added to the message of a cell that ran out of it.
+    pub fn more_memory(&self) -> String {
+        let most = match self.memory_bytes < MEMORY_BYTES_MAX {
+            true => ", or have the limit raised (`memory_mib` under [limits] in cellar.toml, or --memory)",
+            false => "",
+        };
+        format!("; the kernel may have {} MiB: free what is not needed{most}", self.memory_bytes >> 20)
+    }
+
     /// The timeout of a cell that asks for `asked`: no more than [`Limits::timeout_max`].
     pub fn cell_timeout(&self, asked: Option<Duration>) -> Duration {
         asked.unwrap_or(self.timeout).min(self.timeout_max)

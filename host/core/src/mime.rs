@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const JSON_VALUE_BYTES: usize = 64;
 /// Characters that a result shows of the print of a value.
 pub const VALUE_CHARACTERS_MAX: usize = 4_000;
+/// Characters of its end among them.
+const VALUE_TAIL_CHARACTERS: usize = 400;
 
 /// A table in a few records, with the types of its columns: Frictionless Data's Tabular Data Resource, as pandas has it.
 pub const RESOURCE_TYPE: &str = "application/vnd.dataresource+json";
@@ -121,20 +123,22 @@ impl MimeBundle {
         self.json().is_none().then(|| self.text(name)).flatten()
     }
 
-    /// [`visible_text`](MimeBundle::visible_text) as a result shows it: of a value's print the first
-    /// [`VALUE_CHARACTERS_MAX`] characters, and how many more there are. Markdown is written to be read, and shown whole.
+    /// [`visible_text`](MimeBundle::visible_text) as a result shows it: of a value's print its beginning and its end,
+    /// [`VALUE_CHARACTERS_MAX`] characters together, and how much was left out between them, by the guest as well. Markdown is
+    /// written to be read, and shown whole.
     pub fn shown_text(&self) -> Option<Cow<'_, str>> {
         let text = self.visible_text()?;
         if self.markdown().is_some() {
             return Some(text.into());
         }
-        Some(match text.char_indices().nth(VALUE_CHARACTERS_MAX) {
-            None => text.into(),
-            Some((end, _)) => {
-                let more = text[end..].chars().count();
-                format!("{}… ({more} more characters of this value are not shown)", &text[..end]).into()
-            }
-        })
+        if text.char_indices().nth(VALUE_CHARACTERS_MAX).is_none() {
+            return Some(text.into());
+        }
+        let place = |at: Option<(usize, char)>| at.map_or(text.len(), |(place, _)| place);
+        let head = place(text.char_indices().nth(VALUE_CHARACTERS_MAX.saturating_sub(VALUE_TAIL_CHARACTERS)));
+        let tail = place(text.char_indices().nth_back(VALUE_TAIL_CHARACTERS.saturating_sub(1)));
+        let left_out = left_out_of(&text[head..tail]);
+        Some(format!("{}\n… {left_out} left out …\n{}", &text[..head], &text[tail..]).into())
     }
 
     /// Returns true if [`shown_text`](MimeBundle::shown_text) is only a part of the text.
@@ -146,6 +150,32 @@ impl MimeBundle {
     /// Returns true if the bundle has more than plain text.
     pub fn is_structured(&self) -> bool {
         self.0.iter().any(|(mime_type, _)| mime_type != "text/plain")
+    }
+}
+
+/// Says how much a part of a value's print stands for: its characters, with those that the guest has left out in it, and the items that
+/// its printer has counted there.
+fn left_out_of(part: &str) -> String {
+    /// The number that ends or begins a text.
+    fn number(digits: impl Iterator<Item = char>) -> String {
+        digits.take_while(char::is_ascii_digit).collect()
+    }
+    let mut characters = part.chars().count();
+    for (at, _) in part.match_indices(" characters left out") {
+        let digits: String = number(part[..at].chars().rev()).chars().rev().collect();
+        characters = characters.saturating_add(digits.parse().unwrap_or(0));
+    }
+    let mut items = 0_usize;
+    for (at, mark) in part.match_indices("... ") {
+        let digits = number(part[at.saturating_add(mark.len())..].chars());
+        let end = at.saturating_add(mark.len()).saturating_add(digits.len());
+        if part[end..].starts_with(" more item") {
+            items = items.saturating_add(digits.parse().unwrap_or(0));
+        }
+    }
+    match items {
+        0 => format!("{characters} characters"),
+        _ => format!("{characters} characters and {items} further items"),
     }
 }
 
@@ -235,6 +265,24 @@ mod tests {
         }
         let text = bundle("text/plain", "[0,0,0]");
         assert_eq!((text.json_values(), text.weight_bytes()), (0, text.size_bytes()));
+    }
+
+    #[test]
+    fn a_long_value_says_all_that_is_left_out_of_it() {
+        let shown = |text: String| {
+            let bundle = MimeBundle(vec![("text/plain".to_owned(), MimeData::Text(text))]);
+            bundle.shown_text().map(|text| text.into_owned()).unwrap_or_default()
+        };
+        assert_eq!(shown("é".repeat(VALUE_CHARACTERS_MAX)), "é".repeat(VALUE_CHARACTERS_MAX));
+        let cut = shown(format!("[{}\n ... 99000 more items]", "1, ".repeat(2_000)));
+        assert!(cut.starts_with("[1, ") && cut.ends_with("1, \n ... 99000 more items]"), "{cut}");
+        assert!(cut.contains("\n… 2024 characters left out …\n"), "{cut}");
+        let twice = shown(format!("{}\n… 500 characters left out …\n{}", "a".repeat(5_000), "b".repeat(5_000)));
+        let print = 10_000 + "\n… 500 characters left out …\n".chars().count();
+        assert!(twice.contains(&format!("… {} characters left out …", print - 4_000 + 500)), "{twice}");
+        let nested =
+            shown(format!("[[{}... 7 more items], [{}... 8 more items]]", "1, ".repeat(2_000), "2, ".repeat(2_000)));
+        assert!(nested.contains(" characters and 7 further items left out"), "{nested}");
     }
 
     #[test]

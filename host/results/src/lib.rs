@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod artifacts;
+pub mod pictures;
 pub mod renderer;
 pub mod result;
 pub mod tables;

@@ -55,6 +55,16 @@ pub enum Begun {
     AsItIs(EventKind),
 }
 
+impl Begun {
+    /// Waits for the renderers. Returns the event, with those that they add.
+    pub async fn ended(self) -> Vec<EventKind> {
+        match self {
+            Begun::Rendering(rendering) => rendering.await,
+            Begun::AsItIs(event) => vec![event],
+        }
+    }
+}
+
 impl std::fmt::Debug for Begun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

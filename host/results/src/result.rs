@@ -6,9 +6,11 @@
 
 mod calls;
 mod fetches;
+mod images;
 mod line;
 mod origins;
 mod room;
+mod shown;
 mod status;
 mod tokens;
 mod typed;
@@ -18,19 +20,21 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cellar_core::{
     cell::{Cell, CellId, Language},
-    event::{Event, EventKind, Fetch, KeptText, background_lines},
+    event::{Event, EventKind, Fetch, HostStatus, KeptText, background_lines},
     mime::MimeBundle,
     origin::Origin,
     outcome::{Failure, Outcome, Usage},
 };
 
-use window::{Gap, Window};
+use window::Window;
 
 pub use cellar_core::mime::Image;
+pub use images::file_of;
 pub use room::RESULTS_BYTES_MAX;
 use room::Room;
+use shown::Totals;
 pub use status::StatusEvent;
-pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
+pub use tokens::{TOKENS_MAX, TOKENS_SHOWN, estimated_tokens};
 pub use typed::*;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
 
@@ -56,8 +60,6 @@ impl OutputPolicy {
     }
 }
 
-/// Maximum length in bytes of a line of a traceback that is shown as a whole.
-const ERROR_LINE_BYTES_MAX: usize = 4 << 10;
 /// Maximum number of displays in a result.
 pub const DISPLAYS_MAX: usize = 1_000;
 /// Maximum size of the displays in a result, in bytes.
@@ -80,6 +82,8 @@ pub struct RunResult {
     pub is_finished: bool,
     /// Number of status events that were dropped because the result was full.
     pub statuses_left_out: u64,
+    /// Number of images that were [made smaller](RunResult::fit_images).
+    pub images_smaller: u64,
     /// Number of fetches that were dropped because the result was full.
     pub fetches_left_out: u64,
     /// Origins of the names that the run has bound and not deleted, if the run names its producer.
@@ -155,6 +159,10 @@ pub struct CellResult {
     clear_is_due: bool,
     /// True if its text has only the beginning of a value.
     has_cut_value: bool,
+    /// The cell whose code wrote the end of its text after it had ended, if that is so.
+    late: Option<CellId>,
+    /// True if it ran on another kernel than the cells of its language before it.
+    is_elsewhere: bool,
     policy: OutputPolicy,
 }
 
@@ -193,9 +201,14 @@ impl RunResult {
             EventKind::ClearOutput { index, wait: false } => self.clear(*index),
             EventKind::Stdout { index, text } | EventKind::Stderr { index, text } => self.write(*index, text),
             EventKind::Background { index, cell, text, left_out, .. } => {
-                self.write(*index, &background_lines(*cell, text, *left_out));
+                self.write_late(*index, *cell, text, *left_out);
             }
-            EventKind::Status { index, op, fields } => self.status(*index, op, fields),
+            EventKind::Status { index, op, fields } => {
+                if let Some(cell) = self.cells.get_mut(*index).filter(|_| op == HostStatus::KernelReplaced.as_str()) {
+                    cell.is_elsewhere = true;
+                }
+                self.status(*index, op, fields);
+            }
             EventKind::CellStarted { index, cell } => {
                 if let Some(result) = self.cells.get_mut(*index) {
                     result.id = Some(*cell);
@@ -227,10 +240,11 @@ impl RunResult {
         }
     }
 
-    /// Returns the languages of the run's cells, in the order of their first use.
+    /// Returns the languages of the cells that have begun, in the order of their first use.
     pub fn languages(&self) -> Vec<Language> {
         let mut languages = Vec::new();
-        for result in &self.cells {
+        let has_run = |result: &&CellResult| result.id.is_some() || result.status == CellStatus::Complete;
+        for result in self.cells.iter().filter(has_run) {
             if !languages.contains(&result.cell.language) {
                 languages.push(result.cell.language);
             }
@@ -241,34 +255,6 @@ impl RunResult {
     /// Returns the combined text of all cells; see [`RunResult::shown`].
     pub fn text(&self) -> String {
         self.shown().text
-    }
-
-    /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`] and
-    /// [`WINDOW_LINES`]. Never empty: a run that showed nothing says so.
-    pub fn shown(&self) -> Shown {
-        let mut window = Window::new(self.policy);
-        let mut cut = Totals::default();
-        for (index, result) in self.cells.iter().enumerate() {
-            let output = result.output();
-            cut.add(&output);
-            let block = self.block(index, result, &output.text);
-            let start = block.find(&output.text).unwrap_or_default() as u64;
-            if block.is_empty() {
-                continue;
-            }
-            if !window.is_empty() {
-                window.push("\n\n");
-            }
-            if self.cells.len() > 1 {
-                window.headline(block.lines().next().unwrap_or_default());
-            }
-            window.push_shown(&block, output.gaps.iter().map(|gap| Gap { at: start.saturating_add(gap.at), ..*gap }));
-        }
-        let has_text = self.cells.iter().any(|result| result.failure.is_some() || result.shows_text());
-        if window.is_empty() || !has_text {
-            return Shown::whole(self.placeholder());
-        }
-        cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
     }
 
     /// Returns the whole combined text, if a part of it is not shown.
@@ -292,53 +278,6 @@ impl RunResult {
         tail
     }
 
-    /// Returns a cell's part of the combined text; empty if the cell showed none.
-    fn block(&self, index: usize, result: &CellResult, output: &str) -> String {
-        let failure = result.failure.as_ref().map(|failure| self.failure_text(index, failure));
-        let parts = [Some(output.to_owned()), failure];
-        let body = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
-        if self.cells.len() == 1 {
-            return body;
-        }
-        let body = match result.images().count() {
-            _ if !body.is_empty() => body,
-            0 => return body,
-            images => format!("(displayed {images} image(s))"),
-        };
-        // The header is one line, whatever the title has.
-        let words = |title: &str| title.split_whitespace().collect::<Vec<_>>().join(" ");
-        let title = result.cell.title.as_deref().map(words).filter(|title| !title.is_empty());
-        let title = title.map(|title| format!(" {title}")).unwrap_or_default();
-        format!("[{}/{}]{title}\n{body}", index.saturating_add(1), self.cells.len())
-    }
-
-    /// Returns the traceback, and the consequences of the failure for the other cells.
-    fn failure_text(&self, index: usize, failure: &Failure) -> String {
-        let traceback = failure.traceback.trim_end();
-        let what = if traceback.is_empty() { failure.summary() } else { with_short_lines(traceback) };
-        let total = self.cells.len();
-        let is_pending = |result: &CellResult| result.status == CellStatus::Pending;
-        let later = match self.cells.iter().skip(index.saturating_add(1)).position(is_pending) {
-            Some(0) if index.saturating_add(2) == total => format!("; cell {total} did not run"),
-            Some(0) => format!("; cells {} to {total} did not run", index.saturating_add(2)),
-            _ => String::new(),
-        };
-        let earlier = if index > 0 && failure.state_kept { ". What earlier cells made is kept" } else { "" };
-        if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index.saturating_add(1)) }
-    }
-
-    /// Returns the text to show for a run without text output.
-    fn placeholder(&self) -> String {
-        let images = self.images().count();
-        if images > 0 {
-            format!("(displayed {images} image(s); no text output)")
-        } else if self.jsons().next().is_some() || self.cells.iter().any(CellResult::has_output) {
-            "(no text output)".to_owned()
-        } else {
-            "(no output)".to_owned()
-        }
-    }
-
     /// Returns all images, in order.
     pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
         self.cells.iter().flat_map(CellResult::images)
@@ -358,7 +297,18 @@ impl RunResult {
         self.clear_if_due(index);
         if let Some(result) = self.cells.get_mut(index) {
             result.text.push(text);
+            result.late = None;
         }
+    }
+
+    /// Adds what code wrote that had outlived its cell, as lines of its own. Where it goes on, it is named once.
+    fn write_late(&mut self, index: usize, cell: CellId, text: &str, left_out: u64) {
+        self.clear_if_due(index);
+        let Some(result) = self.cells.get_mut(index) else { return };
+        let goes_on = result.late == Some(cell) && left_out == 0 && !text.is_empty();
+        let lines = if goes_on { text.to_owned() } else { background_lines(cell, text, left_out) };
+        result.text.push_lines(&lines);
+        result.late = Some(cell).filter(|_| !text.is_empty());
     }
 
     /// Returns the size in bytes of the displays in the result.
@@ -369,6 +319,7 @@ impl RunResult {
     fn display(&mut self, index: usize, bundle: &MimeBundle, id: Option<&str>) {
         self.clear_if_due(index);
         let Some(result) = self.cells.get_mut(index) else { return };
+        result.late = None;
         let plain = bundle.shown_text().filter(|_| id.is_none() && !bundle.is_structured());
         if let Some(text) = plain {
             result.text.push_lines(&text);
@@ -443,6 +394,8 @@ impl CellResult {
             displays: Vec::new(),
             text: Window::new(policy),
             clear_is_due: false,
+            late: None,
+            is_elsewhere: false,
         }
     }
 
@@ -538,64 +491,6 @@ impl CellResult {
         self.duration = Some(duration);
         self.usage = Some(usage);
         self.failure = outcome.failure();
-    }
-}
-
-/// A traceback whose lines leave room for each other: of a long line its beginning, which names the exception, and its end.
-fn with_short_lines(traceback: &str) -> String {
-    let mut text = String::new();
-    for line in traceback.split_inclusive('\n') {
-        if line.len() <= ERROR_LINE_BYTES_MAX {
-            text.push_str(line);
-            continue;
-        }
-        let head = &line[..line.floor_char_boundary(ERROR_LINE_BYTES_MAX / 2)];
-        let tail = &line[line.ceil_char_boundary(line.len().saturating_sub(ERROR_LINE_BYTES_MAX / 4))..];
-        let left_out = line.len().saturating_sub(head.len()).saturating_sub(tail.len());
-        text.push_str(&format!("{head}[… {left_out} bytes left out …]{tail}"));
-    }
-    text
-}
-
-/// Truncation of the parts of a text, before the whole was truncated.
-#[derive(Debug, Default)]
-struct Totals {
-    /// Omitted bytes, minus the lines that stand for them.
-    bytes: u64,
-    lines: u64,
-    by: Option<TruncatedBy>,
-}
-
-impl Totals {
-    fn add(&mut self, part: &Shown) {
-        if let Some(cut) = part.truncation {
-            let shown = Window::of(&part.text);
-            self.bytes = self.bytes.saturating_add(cut.total_bytes.saturating_sub(shown.total_bytes()));
-            self.lines = self.lines.saturating_add(cut.total_lines.saturating_sub(shown.total_lines()));
-            self.by = self.by.or(Some(cut.by));
-        }
-    }
-
-    /// Returns `whole`, with a truncation that includes the losses of its parts.
-    fn apply(self, mut whole: Shown) -> Shown {
-        let cut = whole.truncation.or_else(|| {
-            let text = Window::of(&whole.text);
-            let (bytes, lines) = (text.total_bytes(), text.total_lines());
-            self.by.map(|by| Truncation {
-                by,
-                total_bytes: bytes,
-                total_lines: lines,
-                output_bytes: bytes,
-                output_lines: lines,
-            })
-        });
-        whole.truncation = cut.map(|cut| Truncation {
-            by: self.by.unwrap_or(cut.by),
-            total_bytes: cut.total_bytes.saturating_add(self.bytes),
-            total_lines: cut.total_lines.saturating_add(self.lines),
-            ..cut
-        });
-        whole
     }
 }
 

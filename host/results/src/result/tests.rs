@@ -187,7 +187,7 @@ fn several_cells_are_numbered_and_titled_and_a_failure_says_what_did_not_run() {
         "[1/4]\none\n\n[2/4] load\nhalf\nValueError: no\n\nCell 2 failed; cells 3 to 4 did not run. \
          What earlier cells made is kept."
     );
-    assert_eq!(result.languages(), [Language::JavaScript, Language::Python]);
+    assert_eq!(result.languages(), [Language::JavaScript]);
     let statuses: Vec<_> = result.cells.iter().map(|cell| (cell.status, cell.exit_code())).collect();
     assert_eq!(statuses[0], (CellStatus::Complete, Some(0)));
     assert_eq!(statuses[1], (CellStatus::Error, Some(1)));
@@ -234,6 +234,46 @@ fn the_combined_text_counts_all_that_was_left_out() {
     assert!(shown.text.len() < WINDOW_BYTES + 100);
     assert!((399_900..400_200).contains(&run.total_bytes), "{run:?}");
     assert!((3_999..4_006).contains(&run.total_lines), "{run:?}");
+}
+
+#[test]
+fn every_cell_of_a_run_with_long_output_keeps_a_part() {
+    let long = |index: usize, word: &str| {
+        let lines: String = (0..9_000).map(|n| format!("{word} {n}\n")).collect();
+        EventKind::Stdout { index, text: lines }
+    };
+    let middle = EventKind::Stdout { index: 1, text: "middle\n{'answer': 42}\n".to_owned() };
+    let result = fold(3, [long(0, "first"), middle, long(2, "last")]);
+    let shown = result.shown();
+    for part in ["[1/3]\nfirst 0\n", "first 8999\n\n[2/3]\nmiddle\n{'answer': 42}\n\n[3/3]\nlast 0\n", "last 8999"] {
+        assert!(shown.text.contains(part), "{part}");
+    }
+    assert!(shown.text.len() <= WINDOW_BYTES && shown.text.lines().count() <= WINDOW_LINES);
+    let cut = shown.truncation.expect("it is cut");
+    assert!((18_006..18_012).contains(&cut.total_lines), "{cut:?}");
+    // Each part says how much of its cell is left out, of what was cut before as well.
+    let left_out: u64 =
+        shown.text.lines().filter_map(|line| line.strip_prefix("[… ")?.split(' ').next()?.parse::<u64>().ok()).sum();
+    let in_text = shown.text.lines().filter(|line| line.starts_with("first ") || line.starts_with("last ")).count();
+    assert_eq!(left_out + in_text as u64, 18_000);
+    // Fewer tokens are as fair.
+    let few = result.shown_in_tokens(2_000);
+    assert!(estimated_tokens(&few.text) <= 2_000 && few.text.contains("{'answer': 42}"), "{}", few.text);
+}
+
+#[test]
+fn output_of_code_that_outlived_its_cell_stands_in_lines_of_its_own() {
+    let late = |text: &str| EventKind::Background {
+        index: 1,
+        cell: CellId(1),
+        is_stderr: false,
+        text: text.to_owned(),
+        left_out: 0,
+    };
+    let own = |text: &str| EventKind::Stdout { index: 1, text: text.to_owned() };
+    let result = fold(2, [own("half"), late("tick\n"), late("tock"), own("two\n"), late("")]);
+    let marks = ["wrote", "displayed"].map(|did| format!("[<cell 1> {did} this after it had ended]"));
+    assert_eq!(result.text(), format!("[2/2]\nhalf\n{}\ntick\ntock\ntwo\n{}", marks[0], marks[1]));
 }
 
 #[test]

@@ -54,6 +54,31 @@ fn count(text: &str) -> (usize, usize) {
     (text.len().div_ceil(TOKEN_BYTES), text.floor_char_boundary(TOKENS_SHOWN * TOKEN_BYTES))
 }
 
+/// Estimates the tokens of a text, for whatever tokenizer its reader has, rather too many than too few: four letters or two digits
+/// of a word are one, and so is every sign, and every other character.
+pub fn estimated_tokens(text: &str) -> usize {
+    const SPACE: u8 = 2;
+    /// Class of a character, and how many of it make a token.
+    fn class(character: char) -> (u8, usize) {
+        match character {
+            'a'..='z' | 'A'..='Z' => (0, 4),
+            '0'..='9' => (1, 2),
+            ' ' => (SPACE, 16),
+            _ => (3, 1),
+        }
+    }
+    let (mut tokens, mut run, mut last) = (0_usize, 0_usize, None);
+    for character in text.chars() {
+        let (kind, size) = class(character);
+        run = if last == Some(kind) { run.saturating_add(1) } else { 1 };
+        last = Some(kind);
+        // A single space belongs to the word behind it.
+        let first = if kind == SPACE { Some(2) } else { 1_usize.checked_rem(size) };
+        tokens = tokens.saturating_add(usize::from(run.checked_rem(size) == first));
+    }
+    tokens
+}
+
 /// Returns the reminder to a model that only the first tokens of an output are shown. The URI is followed by nothing that
 /// could be taken for a part of it.
 pub(super) fn reminder(place: Option<&str>) -> String {
@@ -89,6 +114,20 @@ fn last_break(text: &str, bytes: usize) -> usize {
 #[cfg(feature = "tokens")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn estimates_are_not_below_what_a_tokenizer_counts() {
+        let numbers: String =
+            (0..500).map(|n| format!("{{\"id\": {n}, \"v\": {:.6}}}, ", f64::from(n) * 1.1)).collect();
+        let hex: String = (0..500_u32).map(|n| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
+        let words = "The quick brown fox jumps over the lazy dog.\n".repeat(50);
+        let code = "    for name, value in items.items():\n        print(name, value[0])\n".repeat(50);
+        for text in [numbers, hex, words, code, "世界は広い".repeat(100), "[]{}<>();:".repeat(100)] {
+            let counted = tiktoken_rs::o200k_base_singleton().encode_ordinary(&text).len();
+            let estimate = estimated_tokens(&text);
+            assert!((counted..=4 * counted + 100).contains(&estimate), "{estimate} for {counted}: {}", &text[..20]);
+        }
+    }
 
     #[test]
     fn a_text_of_few_tokens_is_whole_however_many_bytes_it_has() {

@@ -16,7 +16,10 @@ use cellar_tables::{Page, PageRequest};
 use serde::Deserialize;
 
 use super::{CellResult, RunResult};
-use crate::artifacts::{ARTIFACT_SCHEME, SessionArtifacts};
+use crate::{
+    artifacts::{ARTIFACT_SCHEME, SessionArtifacts},
+    pictures::{self, Fit, Fitted},
+};
 
 /// One output of a cell.
 #[derive(Clone, Debug)]
@@ -292,8 +295,8 @@ impl Output {
         }
     }
 
-    /// Returns a page of the output for a model: rows of a table as CSV, a part of a text, an image. It reads the file of a
-    /// table, so call it where blocking on the disk is acceptable.
+    /// Returns a page of the output for a model: rows of a table as CSV, a part of a text, an image of a size that
+    /// models take. It reads the file of a table, and a large image, so call it where blocking is acceptable.
     pub fn to_llm(&self, view: &View) -> LlmPage {
         match self {
             Output::DataFrame(table) => table.to_llm(view),
@@ -386,7 +389,13 @@ impl FigureObject {
     pub fn to_llm(&self, view: &View) -> LlmPage {
         match (&self.image, &self.spec) {
             (Some((mime_type, data)), _) => {
-                let block = Block::Image { mime_type: mime_type.clone(), data: data.clone() };
+                let block = match pictures::fit(data, Fit::MODELS) {
+                    Fitted::Smaller(small) => Block::Image { mime_type: small.mime_type.to_owned(), data: small.bytes },
+                    Fitted::Unreadable if data.len() > Fit::MODELS.bytes => {
+                        Block::Text("[an image left out: too large for models, and not to be read]".to_owned())
+                    }
+                    _ => Block::Image { mime_type: mime_type.clone(), data: data.clone() },
+                };
                 LlmPage { blocks: vec![block], next: None }
             }
             (None, spec) => page_of_text(spec.as_deref().unwrap_or_default(), view),

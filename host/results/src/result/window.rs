@@ -25,8 +25,37 @@ const GAP_BYTES: usize = 100;
 const PLACE_BYTES_MAX: usize = 8 << 10;
 /// Maximum length in bytes of a repeated headline; longer ones are cut.
 const HEADLINE_BYTES_MAX: usize = 256;
-/// Number of lines of a head and of a tail, without the lines for the omitted part and for a headline.
-const HALF_LINES: usize = (WINDOW_LINES - 1) / 2;
+
+/// Part of the window that a text may fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) bytes: usize,
+    pub(super) lines: usize,
+}
+
+impl Share {
+    /// The whole window.
+    pub(super) const WHOLE: Share = Share { bytes: WINDOW_BYTES, lines: WINDOW_LINES };
+
+    /// Lines of a head and of a tail, without the lines for the omitted part and for a headline.
+    fn half_lines(self) -> usize {
+        (self.lines.saturating_sub(1) / 2).max(1)
+    }
+}
+
+/// Divides a room among texts of these sizes: those that need little get it, the others the same each.
+pub(super) fn divide(room: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|place| sizes[*place]);
+    let mut shares = vec![0; sizes.len()];
+    let mut left = room;
+    for (done, place) in order.iter().enumerate() {
+        let equal = left.checked_div(sizes.len().saturating_sub(done)).unwrap_or(0);
+        shares[*place] = sizes[*place].min(equal);
+        left = left.saturating_sub(shares[*place]);
+    }
+    shares
+}
 
 /// Truncation of a text in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +250,11 @@ impl Window {
     pub(super) fn shown(&self, place: Option<&str>) -> Shown {
         self.whole().shown(place)
     }
+
+    /// The head and the tail of the text, if it does not fit into this share of the window.
+    pub(super) fn shown_within(&self, share: Share, place: Option<&str>) -> Shown {
+        self.whole().shown_within(share, place)
+    }
 }
 
 impl Settled {
@@ -296,7 +330,7 @@ impl Settled {
     /// The text as a result shows it. `place` tells where all of it is.
     fn shown(&self, place: Option<&str>) -> Shown {
         match self.policy {
-            OutputPolicy::Window => self.shown_ends(place),
+            OutputPolicy::Window => self.shown_within(Share::WHOLE, place),
             OutputPolicy::Tokens => self.shown_tokens(place),
         }
     }
@@ -320,11 +354,11 @@ impl Settled {
     }
 
     /// The head and the tail of a long text.
-    fn shown_ends(&self, place: Option<&str>) -> Shown {
+    fn shown_within(&self, share: Share, place: Option<&str>) -> Shown {
         let retained = self.kept_bytes() as u64;
         let lines = self.total_lines();
-        let too_many_bytes = self.bytes > WINDOW_BYTES as u64;
-        if !too_many_bytes && lines <= WINDOW_LINES as u64 {
+        let too_many_bytes = self.bytes > share.bytes as u64;
+        if !too_many_bytes && lines <= share.lines as u64 {
             let text = [self.head.as_str(), self.tail.as_str()].concat();
             return Shown { text, truncation: None, gaps: self.gaps.clone() };
         }
@@ -332,9 +366,12 @@ impl Settled {
         let place = place.map(|place| format!("; {place}")).filter(|place| place.len() <= PLACE_BYTES_MAX);
         let place = place.unwrap_or_default();
         let longest = self.headlines.iter().map(|(_, line)| line.len().saturating_add(1)).max().unwrap_or_default();
-        let half_bytes = WINDOW_BYTES.saturating_sub(GAP_BYTES).saturating_sub(place.len()).saturating_sub(longest) / 2;
-        let head = first_lines(whole.as_deref().unwrap_or(&self.head), half_bytes);
-        let tail = last_lines(whole.as_deref().unwrap_or(&self.tail), half_bytes);
+        let half_bytes = share.bytes.saturating_sub(GAP_BYTES).saturating_sub(place.len()).saturating_sub(longest) / 2;
+        // What is within one of the limits is cut by the other alone.
+        let half_bytes = if too_many_bytes { half_bytes } else { share.bytes };
+        let half_lines = if lines > share.lines as u64 { share.half_lines() } else { usize::MAX };
+        let head = first_lines(whole.as_deref().unwrap_or(&self.head), half_bytes, half_lines);
+        let tail = last_lines(whole.as_deref().unwrap_or(&self.tail), half_bytes, half_lines);
         let (head_end, tail_start) = (head.len() as u64, self.bytes.saturating_sub(tail.len() as u64));
         let headline = self.headlines.iter().rfind(|(at, _)| *at < tail_start).filter(|(at, _)| *at >= head_end);
         let headline = headline.map(|(_, line)| format!("{line}\n")).unwrap_or_default();
@@ -344,7 +381,11 @@ impl Settled {
             .fold(line_count(head), u64::saturating_add)
             .min(lines);
         let truncation = Truncation {
-            by: if too_many_bytes { TruncatedBy::Bytes } else { TruncatedBy::Lines },
+            // The limit that let no more through, where both are exceeded.
+            by: match too_many_bytes && line_count(head).min(line_count(tail)) < half_lines as u64 {
+                true => TruncatedBy::Bytes,
+                false => TruncatedBy::Lines,
+            },
             total_bytes: self.bytes,
             total_lines: lines,
             output_bytes,
@@ -388,9 +429,9 @@ fn gap_line(lines: u64, bytes: u64, place: &str) -> String {
 }
 
 /// The first half of a window: whole lines, unless they would fill less than half of it.
-fn first_lines(text: &str, half_bytes: usize) -> &str {
+fn first_lines(text: &str, half_bytes: usize, half_lines: usize) -> &str {
     let cut = &text[..text.floor_char_boundary(half_bytes)];
-    if let Some((end, _)) = cut.match_indices('\n').nth(HALF_LINES - 1) {
+    if let Some((end, _)) = cut.match_indices('\n').nth(half_lines.saturating_sub(1)) {
         return &cut[..=end];
     }
     match cut.rfind('\n') {
@@ -400,11 +441,11 @@ fn first_lines(text: &str, half_bytes: usize) -> &str {
 }
 
 /// The second half of a window: whole lines, unless they would fill less than half of it.
-fn last_lines(text: &str, half_bytes: usize) -> &str {
+fn last_lines(text: &str, half_bytes: usize, half_lines: usize) -> &str {
     let cut = last_bytes(text, half_bytes);
     // The line end that closes the text opens no line of its own.
     let body = cut.strip_suffix('\n').unwrap_or(cut);
-    if let Some((end, _)) = body.rmatch_indices('\n').nth(HALF_LINES - 1) {
+    if let Some((end, _)) = body.rmatch_indices('\n').nth(half_lines.saturating_sub(1)) {
         return &cut[end.saturating_add(1)..];
     }
     match body.find('\n') {
@@ -427,174 +468,4 @@ fn line_count(text: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fold<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Window {
-        let mut window = Window::default();
-        pieces.into_iter().for_each(|piece| window.push(piece));
-        window
-    }
-
-    #[test]
-    fn a_text_that_fits_is_shown_whole() {
-        let line = "x".repeat(1023) + "\n";
-        let shown = fold(std::iter::repeat_n(line.as_str(), 50)).shown(None);
-        assert_eq!(shown, Shown::whole(line.repeat(50)));
-    }
-
-    #[test]
-    fn too_many_bytes_leave_head_and_tail_on_line_boundaries() {
-        let lines: Vec<String> = (0..20_000).map(|n| format!("line {n}\n")).collect();
-        let shown = fold(lines.iter().map(String::as_str)).shown(None);
-        let truncation = shown.truncation.expect("truncated");
-        assert_eq!(truncation.by, TruncatedBy::Bytes);
-        assert_eq!(truncation.total_lines, 20_000);
-        assert_eq!(truncation.total_bytes, lines.iter().map(|line| line.len() as u64).sum::<u64>());
-        assert!(shown.text.starts_with("line 0\nline 1\n"), "head");
-        assert!(shown.text.ends_with("line 19999\n"), "tail");
-        assert!(shown.text.len() < WINDOW_BYTES + 100);
-        let shown_lines: Vec<&str> = shown.text.lines().collect();
-        assert_eq!(shown_lines.len() as u64, truncation.output_lines + 1);
-        let left_out = truncation.total_lines - truncation.output_lines;
-        assert!(shown.text.contains(&format!("[… {left_out} lines, ")), "{left_out}");
-        assert!(shown_lines.iter().all(|line| line.starts_with("line ") || line.starts_with("[… ")));
-    }
-
-    #[test]
-    fn too_many_lines_leave_the_first_and_the_last() {
-        let text: String = (0..3_001).map(|n| format!("{n}\n")).collect();
-        let shown = fold([text.as_str()]).shown(None);
-        let truncation = shown.truncation.expect("truncated");
-        assert_eq!((truncation.by, truncation.output_lines), (TruncatedBy::Lines, 2_998));
-        assert!(shown.text.contains("1498\n[… 3 lines, 15 bytes left out …]\n1502\n"));
-    }
-
-    #[test]
-    fn what_is_shown_fits_into_a_window() {
-        for line in ["\n", "ab\n", "0123456789\n", "é日本🦀"] {
-            let text = line.repeat(100_000);
-            let shown = fold([text.as_str()]).shown(None).text;
-            assert_eq!(fold([shown.as_str()]).shown(None).truncation, None, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn exactly_the_window_is_whole() {
-        let text = "a\n".repeat(WINDOW_LINES);
-        assert_eq!(fold([text.as_str()]).shown(None).truncation, None);
-        let text = "a".repeat(WINDOW_BYTES);
-        assert_eq!(fold([text.as_str()]).shown(None), Shown::whole(text));
-    }
-
-    #[test]
-    fn one_endless_line_is_cut_between_characters() {
-        let shown = fold(std::iter::repeat_n("é日本🦀", 20_000)).shown(None);
-        assert!(shown.truncation.is_some());
-        assert!(shown.text.starts_with("é日本🦀") && shown.text.ends_with("é日本🦀"));
-        assert!(shown.text.len() <= WINDOW_BYTES + 64);
-    }
-
-    #[test]
-    fn memory_is_bounded_whatever_comes() {
-        let mut window = Window::default();
-        let megabyte = "0123456789abcdef".repeat(1 << 16);
-        for _ in 0..64 {
-            window.push(&megabyte);
-            assert!(window.settled.head.len() + window.settled.tail.len() <= WINDOW_BYTES + 2 * LIVE_TAIL_BYTES);
-        }
-        assert_eq!(window.total_bytes(), 64 << 20);
-    }
-
-    #[test]
-    fn the_place_of_the_rest_is_told_and_fits_into_the_window() {
-        let window = fold(std::iter::repeat_n("0123456789\n", 20_000));
-        let place = "all of it is artifact://".to_owned() + &"0".repeat(500);
-        let shown = window.shown(Some(&place)).text;
-        assert!(shown.contains(&format!(" bytes left out; {place} …]\n")));
-        assert!(shown.len() <= WINDOW_BYTES);
-        let endless = "x".repeat(PLACE_BYTES_MAX);
-        assert_eq!(window.shown(Some(&endless)), window.shown(None));
-    }
-
-    #[test]
-    fn the_live_tail_is_the_end_in_whole_lines() {
-        let mut text = String::new();
-        let mut window = Window::default();
-        for number in 0..40_000 {
-            let line = format!("líne {number}\n");
-            text.push_str(&line);
-            window.push(&line);
-            if number % 3_331 == 0 {
-                let tail = window.live_tail(LIVE_TAIL_BYTES);
-                assert!(text.ends_with(&tail) && tail.starts_with("líne "), "after line {number}");
-                let is_long = tail.len() > LIVE_TAIL_BYTES - 100;
-                assert!(tail.len() <= LIVE_TAIL_BYTES && (is_long || tail == text), "{} bytes", tail.len());
-            }
-        }
-    }
-
-    #[test]
-    fn pieces_of_any_size_fold_alike() {
-        let text: String = (0..9_000).map(|n| format!("{n}\tü\n")).collect();
-        let whole = fold([text.as_str()]).shown(None);
-        let characters: Vec<String> = text.chars().map(String::from).collect();
-        assert_eq!(fold(characters.iter().map(String::as_str)).shown(None), whole);
-    }
-
-    #[test]
-    fn what_is_left_out_twice_is_counted_once_and_in_full() {
-        let lines = |count: u64| (0..count).map(|n| format!("{n}\n")).collect::<String>();
-        for count in [3_001, 5_000, 20_000, 100_000] {
-            let first = fold([lines(count).as_str()]).shown(None);
-            let mut whole = Window::default();
-            whole.push_shown(&first.text, first.gaps);
-            whole.push(&lines(10));
-            let shown = whole.shown(None);
-            let is_count = |word: &str| word.chars().all(|letter| letter.is_ascii_digit());
-            let told: Vec<&str> = shown.text.lines().filter(|line| line.starts_with("[… ")).collect();
-            assert_eq!(told.len(), 1, "{told:?}");
-            let words: Vec<&str> = told[0].split(' ').filter(|word| is_count(word)).collect();
-            let shown_lines = shown.text.lines().count() as u64 - 1;
-            let shown_bytes = (shown.text.len() - told[0].len() - 1) as u64;
-            assert_eq!(words[0], (count + 10 - shown_lines).to_string(), "{count}");
-            let total_bytes = (lines(count).len() + lines(10).len()) as u64;
-            assert_eq!(words[1], (total_bytes - shown_bytes).to_string(), "{count}");
-        }
-    }
-
-    #[test]
-    fn the_headline_of_what_is_shown_is_said_again_where_it_is_left_out() {
-        let lines = |letter: &str, count: usize| format!("{}\n", letter.repeat(9)).repeat(count);
-        let told = |first: usize, second: usize, third: usize| {
-            let mut window = Window::default();
-            for (headline, text) in
-                [("[1/3] A", lines("a", first)), ("[2/3] B", lines("b", second)), ("[3/3]", lines("c", third))]
-            {
-                window.headline(headline);
-                window.push(&format!("{headline}\n{text}"));
-            }
-            let shown = window.shown(None).text;
-            assert!(shown.len() <= WINDOW_BYTES && shown.lines().count() <= WINDOW_LINES);
-            assert_eq!(fold([shown.as_str()]).shown(None).truncation, None);
-            shown
-                .lines()
-                .filter(|line| line.starts_with('['))
-                .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
-                .collect::<Vec<_>>()
-        };
-        // The cut is in the second; the second and the third; the first alone; the third alone, where lines are too many.
-        assert_eq!(told(10, 10_000, 10), ["[1/3]", "[2/3]", "[…", "[3/3]"]);
-        assert_eq!(told(10_000, 10_000, 10), ["[1/3]", "[…", "[2/3]", "[3/3]"]);
-        assert_eq!(told(10_000, 10, 10_000), ["[1/3]", "[…", "[3/3]"]);
-        assert_eq!(told(10_000, 10, 10), ["[1/3]", "[…", "[2/3]", "[3/3]"]);
-    }
-
-    #[test]
-    fn lines_of_their_own() {
-        let mut window = fold(["half"]);
-        window.push_lines("whole");
-        window.push("rest");
-        assert_eq!(window.shown(None).text, "half\nwhole\nrest");
-    }
-}
+mod tests;
