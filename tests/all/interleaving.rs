@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_engine::{
-    Bridges, Cell, EventKind, Host, Language, Limits, Outcome, Run, Session, SessionConfig,
+    Bridges, Cell, Event, EventKind, Host, Language, Limits, Outcome, Run, RunResult, Session, SessionConfig,
     bridges::{Call, CallFuture, Caller, Response, denied},
-    config::Rests,
+    config::{KernelMode, KernelOptions, Rests},
+    limits,
     outcome::FailureKind,
 };
 use futures::StreamExt;
@@ -252,5 +253,179 @@ fn a_cell_that_waits_for_an_agent_ends_on_time_and_so_do_the_cells_of_the_agent(
         assert_eq!(kind(&ended), Some(FailureKind::Timeout));
         let alive = tokio::time::timeout(PATIENCE, text(&session, "get kept")).await;
         assert_eq!(alive.expect("the agent's cell has ended"), "1");
+    });
+}
+
+/// Starts as many cells as may wait on a kernel at the same time, less `free`.
+async fn fill(session: &Session, free: usize) -> Vec<Run> {
+    let mut waiting = Vec::new();
+    for _ in free..limits::CELLS_LIVE_MAX {
+        let mut run = run(session, "call wait {}");
+        until_it_calls(&mut run).await;
+        waiting.push(run);
+    }
+    waiting
+}
+
+#[test]
+fn a_cell_beyond_those_that_may_wait_has_its_turn_when_one_has_ended() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits { calls_in_flight: 256, ..Limits::default() });
+        let mut waiting = fill(&session, 0).await;
+        let mut others = Vec::new();
+        for code in ["emit first", "emit second", "emit third"] {
+            let mut run = run(&session, code);
+            until_started(&mut run).await;
+            others.push((run.canceller(), tokio::spawn(printed(run))));
+        }
+        // One that is cancelled while it waits ends at once.
+        others[1].0.cancel();
+        let (_, second) = others.remove(1);
+        let cancelled = tokio::time::timeout(PATIENCE, second).await.expect("at once");
+        assert_eq!(cancelled.expect("no panic"), "");
+        assert!(others.iter().all(|(_, run)| !run.is_finished()));
+        drop(waiting.pop());
+        for (_, run) in others {
+            let printed = tokio::time::timeout(PATIENCE, run).await.expect("it has its turn").expect("no panic");
+            assert!(["first", "third"].contains(&printed.trim_end()), "{printed}");
+        }
+        session.reset(Language::Probe);
+        assert_eq!(text(&session, "emit alive").await, "alive");
+    });
+}
+
+#[test]
+fn a_cell_that_another_one_waits_for_does_not_wait_behind_it() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits { calls_in_flight: 256, ..Limits::default() });
+        let _waiting = fill(&session, 1).await;
+        let nested = text(&session, "agent agent emit child");
+        let answer = tokio::time::timeout(PATIENCE, nested).await.expect("no deadlock");
+        assert!(answer.contains("child"), "{answer}");
+    });
+}
+
+#[test]
+fn cells_that_wait_for_their_turn_are_bounded_and_end_with_their_kernel() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits { calls_in_flight: 256, ..Limits::default() });
+        let _waiting = fill(&session, 0).await;
+        let mut queued = Vec::new();
+        for _ in 0..limits::CELLS_WAITING_MAX {
+            let mut run = run(&session, "emit never");
+            until_started(&mut run).await;
+            queued.push(tokio::spawn(outcome(run)));
+            tokio::task::yield_now().await;
+        }
+        let refused = text(&session, "emit never").await;
+        assert!(refused.contains("256 cells wait for their turn"), "{refused}");
+        session.reset(Language::Probe);
+        for run in queued {
+            let ended = tokio::time::timeout(PATIENCE, run).await.expect("at once").expect("no panic");
+            assert_eq!(kind(&ended), Some(FailureKind::Interrupted));
+        }
+    });
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_reset_is_not_told_that_its_state_is_kept() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits::default());
+        for code in ["call wait {}", "call-sync wait {}", "block 100000", "spin"] {
+            let cells = vec![Cell::new(Language::Probe, "set a 1"), Cell::new(Language::Probe, code)];
+            let mut running = session.run(cells).expect("a run");
+            while let Some(event) = running.next().await {
+                if matches!(event.kind, EventKind::CellStarted { index: 1, .. }) {
+                    break;
+                }
+            }
+            let mut result = RunResult::default();
+            let reading = tokio::spawn(async move {
+                let mut told = Vec::new();
+                while let Some(event) = running.next().await {
+                    told.push(event);
+                }
+                told
+            });
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            session.reset(Language::Probe);
+            let cells = vec![Cell::new(Language::Probe, "set a 1"), Cell::new(Language::Probe, code)];
+            result.apply(&Event { seq: 0, kind: EventKind::RunStarted { session: String::new(), cells } });
+            for event in reading.await.expect("no panic") {
+                result.apply(&event);
+            }
+            let failure = result.cells[1].failure.clone().expect("it failed");
+            assert!(!failure.state_kept && failure.message.contains("reset"), "`{code}`: {failure:?}");
+            assert!(!result.text().contains("is kept"), "`{code}`: {}", result.text());
+        }
+    });
+}
+
+#[test]
+fn what_a_failure_says_of_earlier_cells_is_true_when_the_kernel_is_another_one() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits::default());
+        let fails = || Cell::new(Language::Probe, "raise no");
+        let sets = || Cell::new(Language::Probe, "set a 1");
+        let said = |cells: Vec<Cell>| session.run(cells).expect("a run").collect_result();
+        assert!(said(vec![sets(), fails()]).await.text().ends_with("What earlier cells made is kept."));
+        let gone = "What earlier cells made is not kept: the probe has a new kernel.";
+        let reset = Cell { reset: true, ..fails() };
+        let title = Language::Probe.title();
+        let gone = gone.replace("the probe", title);
+        let after_own = said(vec![sets(), reset]).await.text();
+        assert!(after_own.ends_with(&gone), "{after_own}");
+        // Another run resets the kernel between two cells of this one.
+        let mut running = session.run(vec![sets(), fails()]).expect("a run");
+        let mut result = RunResult::default();
+        while let Some(event) = running.next().await {
+            result.apply(&event);
+            if matches!(event.kind, EventKind::CellFinished { index: 0, .. }) {
+                session.reset(Language::Probe);
+            }
+        }
+        assert!(result.text().ends_with(&gone), "{}", result.text());
+        assert!(result.cells[1].statuses.iter().any(|status| status.op == "kernel_replaced"));
+        // A kernel for each call keeps nothing.
+        let kernels = KernelOptions { mode: KernelMode::PerCall, ..KernelOptions::default() };
+        let session = open(&host(), SessionConfig { kernels, ..SessionConfig::default() });
+        let text = session.run(vec![sets(), fails()]).expect("a run").collect_result().await.text();
+        assert!(text.ends_with(&gone), "{text}");
+    });
+}
+
+#[test]
+fn an_agents_cell_that_asks_for_input_is_refused_at_once() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let config = SessionConfig {
+            bridges: Arc::new(gate.clone()),
+            input: Some(Duration::from_secs(300)),
+            ..SessionConfig::default()
+        };
+        let session = open(&host(), config);
+        for code in ["agent input name?", "agent input-sync name?"] {
+            let answer = tokio::time::timeout(PATIENCE, text(&session, code)).await.expect("at once");
+            assert!(answer.contains("input"), "{answer}");
+        }
+        // One whose reader answers gets its line.
+        let agent = session.for_agent(1);
+        let mut asking = agent.run(vec![Cell::new(Language::Probe, "input name?")]).expect("a run").answers_input();
+        let mut said = String::new();
+        while let Some(event) = asking.next().await {
+            match event.kind {
+                EventKind::InputRequest { request_id, .. } => {
+                    session.submit_input(&request_id, "Ada".to_owned()).expect("open");
+                }
+                EventKind::Stdout { text, .. } => said += &text,
+                _ => {}
+            }
+        }
+        assert_eq!(said.trim_end(), "Ada");
     });
 }

@@ -254,23 +254,6 @@ fn a_host_whose_kernels_are_all_in_use_says_so() {
 }
 
 #[test]
-fn cells_that_await_on_one_kernel_are_bounded() {
-    on_one_thread(async {
-        let session = open(&host(), SessionConfig::default());
-        let mut waiting = Vec::new();
-        for _ in 0..limits::CELLS_LIVE_MAX {
-            let mut run = run(&session, "sleep 100000");
-            until_started(&mut run).await;
-            waiting.push(run);
-        }
-        let answer = text(&session, "emit never").await;
-        assert!(answer.contains("64 cells await on this kernel"), "{answer}");
-        drop(waiting);
-        assert_eq!(text(&session, "emit alive").await, "alive");
-    });
-}
-
-#[test]
 fn cells_that_wait_for_a_kernel_that_is_killed_run_on_the_next_in_their_order() {
     on_one_thread(async {
         let limits = Limits { grace: Duration::from_millis(20), ..Limits::default() };

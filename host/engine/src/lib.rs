@@ -71,7 +71,7 @@ pub use cellar_core::{
     outcome::{self, Outcome},
 };
 pub use cellar_results::{
-    artifacts, renderer,
+    artifacts, pictures, renderer,
     result::{self as results, RunResult},
 };
 

@@ -33,12 +33,12 @@ use crate::{
         border::types,
         calls::{Block, Calls, Lineage, Requests},
         code::Flavour,
-        events::{Background, BackgroundReader, Backlog, Gate, Hearer, Queue, Queued},
+        events::{BackgroundReader, Backlog, Gate, Hearer, Late, Queue, Queued},
         host::Host,
         origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
         scheduling::StopFlag,
-        state::{Binding, CellBudget, CellOrigin, CellReader, KernelLink, LiveCell},
+        state::{Binding, CellBudget, CellOrigin, CellReader, KernelLink, KernelsUsed, LiveCell},
     },
     session::{
         builtin::SessionBridges,
@@ -189,6 +189,10 @@ pub(crate) struct RunMarks {
     pub(crate) record: Option<RunRecord>,
     /// Producer and gate of the run, and what it has used.
     pub(crate) scope: Arc<Scope>,
+    /// The kernels of its cells so far.
+    pub(crate) kernels: Arc<KernelsUsed>,
+    /// True if its reader answers requests for input although an agent makes it.
+    pub(crate) answers_input: bool,
 }
 
 #[derive(Default)]
@@ -345,7 +349,7 @@ impl Session {
     }
 
     /// Takes the output between cells that no event has reported.
-    pub(crate) fn take_background(&self) -> Vec<Background> {
+    pub(crate) fn take_background(&self) -> Vec<Late> {
         self.inner.cells.backlog.take()
     }
 
@@ -425,6 +429,7 @@ impl Session {
         let language = cell.language;
         if cell.reset {
             self.reset(language);
+            marks.kernels.forget(language);
         }
         let last = events.clone().try_reserve_owned();
         let last = last.map_err(|_| Error::Kernel { language, source: "its events have no reader".into() })?;
@@ -439,7 +444,14 @@ impl Session {
         let bill = self.inner.role.process().map(|process| process.bill.clone());
         let mut live = LiveCell {
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
-            origin: CellOrigin { run: Some(marks.id), depth: self.depth, lineage: self.lineage.clone(), scope },
+            origin: CellOrigin {
+                run: Some(marks.id),
+                depth: self.depth,
+                answers_input: marks.answers_input,
+                lineage: self.lineage.clone(),
+                scope,
+                kernels: Some(marks.kernels),
+            },
             budget: CellBudget {
                 output_left: Some(limits.output_bytes),
                 fuel_left: limits.fuel,

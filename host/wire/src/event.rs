@@ -120,7 +120,8 @@ enum KindJson {
         )]
         kept: Option<KeptText>,
     },
-    /// What code that outlived a cell wrote since the cell before ended.
+    /// Output of code that outlived a cell, since the cell before ended or while this one runs. Without a text it stands
+    /// before a display of such code.
     Background {
         index: usize,
         /// The cell that began what has written it.

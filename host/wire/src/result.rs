@@ -156,7 +156,9 @@ fn notice(result: &RunResult, is_cut: bool) -> Option<String> {
     let statuses = (left_out > 0).then(|| format!("{left_out} status events were left out"));
     let left_out = result.fetches_left_out;
     let fetches = (left_out > 0).then(|| format!("{left_out} fetches were left out of the fetch log"));
-    let notices: Vec<String> = kept.into_iter().chain(statuses).chain(fetches).collect();
+    let smaller = result.images_smaller;
+    let images = (smaller > 0).then(|| format!("{smaller} images were made smaller: models take no larger ones"));
+    let notices: Vec<String> = kept.into_iter().chain(statuses).chain(fetches).chain(images).collect();
     (!notices.is_empty()).then(|| notices.join("\n"))
 }
 

@@ -75,3 +75,62 @@ fn a_result_shows_what_was_written_between_cells() {
         assert!(text.contains(error) && text.ends_with("\n1"), "{text}");
     });
 }
+
+/// Code of two cells: one that leaves a task, and one that runs while that writes and displays.
+const LEFT: [(Language, &str, &str); 2] = [
+    (
+        Language::Python,
+        "import asyncio\nasync def tick():\n    for n in range(2):\n        await asyncio.sleep(0.1)\n        print('tick', n)\n    \
+         display({'late': [1]})\ntask = asyncio.create_task(tick())",
+        "await task; print('own')",
+    ),
+    (
+        Language::JavaScript,
+        // Timers that are due within two seconds are waited for.
+        "const ticking = (async () => { await new Promise((done) => setTimeout(done, 2500)); \
+         for (const n of [0, 1]) console.log('tick', n); display({late: [1]}); })(); undefined",
+        "await ticking; console.log('own')",
+    ),
+];
+
+#[test]
+fn what_tasks_write_while_another_cell_runs_is_not_given_out_as_its_own() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for (language, leave, wait) in LEFT {
+            let session = host().session(SessionConfig::default()).expect("a session");
+            let cells = [leave, wait].map(|code| Cell::new(language, code)).to_vec();
+            let events: Vec<EventKind> = session.run(cells).expect("a run").map(|event| event.kind).collect().await;
+            let late: String = told(&events).iter().map(|(cell, _, text)| format!("{cell}:{text}|")).collect();
+            assert_eq!(late.replace('|', "").replace("1:", ""), "tick 0\ntick 1\n", "{language:?}: {late}");
+            let own: String = events
+                .iter()
+                .filter_map(|kind| if let EventKind::Stdout { text, .. } = kind { Some(text.as_str()) } else { None })
+                .collect();
+            assert_eq!(own, "own\n", "{language:?}");
+            // The display stands behind its mark.
+            let place = events.iter().position(|kind| matches!(kind, EventKind::Display { .. })).expect("a display");
+            let EventKind::Background { cell, text, .. } = &events[place - 1] else { panic!("{events:?}") };
+            assert_eq!((cell.0, text.as_str()), (1, ""), "{language:?}");
+        }
+    });
+}
+
+#[test]
+fn what_tasks_display_between_cells_is_shown_by_the_next() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for (language, leave, _) in LEFT {
+            let session = host().session(SessionConfig::default()).expect("a session");
+            let mut background = session.background();
+            run(&session, language, leave).await;
+            while !background.next().await.expect("an open session").text.contains("late") {}
+            let result = session.run(vec![Cell::new(language, "1")]).expect("a run").collect_result().await;
+            assert_eq!(result.jsons().collect::<Vec<_>>().len(), 1, "{language:?}: {}", result.text());
+            let text = result.text();
+            assert!(text.contains("[<cell 1> displayed this after it had ended]\n"), "{language:?}: {text}");
+            let again = session.run(vec![Cell::new(language, "2")]).expect("a run").collect_result().await;
+            assert_eq!((again.text().as_str(), again.jsons().count()), ("2", 0), "{language:?}");
+        }
+    });
+}

@@ -5,8 +5,8 @@ mod backlog;
 mod hearer;
 mod unread;
 
-pub(crate) use backlog::Backlog;
 pub use backlog::{Background, BackgroundReader};
+pub(crate) use backlog::{Backlog, Late};
 pub(crate) use hearer::{Gate, Hearer};
 pub(crate) use unread::{Queue, Queued};
 pub use unread::{Unread, UnreadBytes};

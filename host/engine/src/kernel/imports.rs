@@ -12,7 +12,10 @@ use cellar_core::{
     text::prefix,
     time::wall_nanos,
 };
-use cellar_results::tables;
+use cellar_results::{
+    pictures::{self, Fit, Fitted, Smaller},
+    tables,
+};
 use cellar_tables::FRAME_TYPE;
 use rand::TryRngCore;
 use serde_json::{Map, Value};
@@ -37,6 +40,8 @@ const RANDOM_BYTES_MAX: u32 = 64 << 10;
 const STATUS_FIELDS_MAX: usize = 64;
 /// The type of a display that is a status event: a JSON object with the word `op` and scalars beside it.
 const STATUS_TYPE: &str = "application/x-omp-status";
+/// Bytes that names of types and of a display may have in one whose images are made smaller.
+const NAMES_BYTES: usize = 1 << 10;
 /// Bytes of such an object.
 const STATUS_BYTES_MAX: usize = 64 << 10;
 
@@ -112,6 +117,46 @@ fn take_false_images(data: &mut MimeBundle) -> Vec<String> {
     found.map(|(mime_type, _)| mime_type).collect()
 }
 
+/// Has images that make a display too large made smaller, on another thread. Returns what was done to each. Those that cannot be read
+/// stay.
+async fn with_smaller_images(mut data: MimeBundle, limit: usize) -> (MimeBundle, Vec<String>) {
+    let is_image =
+        |(mime_type, data): &(String, MimeData)| mime_type.starts_with("image/") && matches!(data, MimeData::Binary(_));
+    let images = data.0.iter().filter(|each| is_image(each)).map(|(_, data)| data.len());
+    let (count, bytes) =
+        images.fold((0_usize, 0_usize), |(count, sum), bytes| (count.saturating_add(1), sum.saturating_add(bytes)));
+    let table = data.get(FRAME_TYPE).map_or(0, MimeData::len);
+    let all = data.size_bytes().saturating_sub(table);
+    if all <= limit || count == 0 {
+        return (data, Vec::new());
+    }
+    // Names and the like take some of it.
+    let room = limit.saturating_sub(all.saturating_sub(bytes)).saturating_sub(NAMES_BYTES);
+    let room = room.checked_div(count).unwrap_or(room);
+    let fit = Fit { bytes: room, side: u32::MAX, pixels: u64::MAX };
+    let smaller = tokio::task::spawn_blocking(move || {
+        let mut notes = Vec::new();
+        for (mime_type, image) in data.0.iter_mut() {
+            if let MimeData::Binary(bytes) = image
+                && mime_type.starts_with("image/")
+                && let Fitted::Smaller(Smaller { mime_type: kind, bytes: small, from, to }) = pictures::fit(bytes, fit)
+            {
+                let (width, height) = to;
+                notes.push(format!(
+                    "{mime_type} of {} bytes was made smaller: {width}x{height} of {}x{}\n",
+                    bytes.len(),
+                    from.0,
+                    from.1
+                ));
+                (*mime_type, *image) = (kind.to_owned(), MimeData::Binary(small));
+            }
+        }
+        (data, notes)
+    });
+    // It fails when the runtime ends.
+    smaller.await.unwrap_or_default()
+}
+
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
         self.note_running(cell);
@@ -154,6 +199,11 @@ impl output::Host for StoreData {
             return Ok(());
         }
         let named = display.display_id.as_ref().map_or(0, String::len);
+        let notes;
+        (data, notes) = with_smaller_images(data, self.binding.limits.display_bytes).await;
+        for note in notes {
+            output::Host::write(self, cell, output::StreamName::Stderr, note).await?;
+        }
         let limits = &self.binding.limits;
         if let Err(LeftOut { what, size, of, limit }) = within(&mut data, named, limits) {
             let text = format!("a {what} of {size} {of} was left out; at most {limit} are allowed\n");
@@ -163,21 +213,26 @@ impl output::Host for StoreData {
             }
         }
         let (display_id, is_value) = (display.display_id, display.is_value);
-        if self.cells.is_empty()
-            && let Some(text) = data.shown_text()
-        {
-            self.write_between(cell, false, &format!("{text}\n"));
-        }
-        self.send(cell, |index| match (display.update, display_id) {
+        let event = |index| match (display.update, display_id) {
             (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
             (_, display_id) => EventKind::Display { index, data, display_id, is_value },
-        })
-        .await;
+        };
+        if self.is_between() {
+            self.binding.backlog.display(cell, event(0));
+            return Ok(());
+        }
+        if self.is_late(cell) && !display.update {
+            self.print(cell, false, "").await;
+        }
+        self.send(cell, event).await;
         Ok(())
     }
 
     async fn clear(&mut self, cell: u32, wait: bool) -> wasmtime::Result<()> {
-        self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
+        // What another cell shows is not its to clear.
+        if !self.is_late(cell) {
+            self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
+        }
         Ok(())
     }
 

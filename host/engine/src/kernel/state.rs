@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -42,7 +42,7 @@ mod overdue;
 mod sending;
 
 pub(crate) use asking::COMPLETIONS_MAX;
-pub(crate) use cell::{CellBudget, CellOrigin, CellReader, LiveCell};
+pub(crate) use cell::{CellBudget, CellOrigin, CellReader, KernelsUsed, LiveCell};
 use gathered::Gathered;
 use lending::EndedFetch;
 use lending::Lent;
@@ -92,6 +92,8 @@ pub(crate) struct KernelLink {
     pub(crate) resident: Arc<Resident>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
+    /// Number of times that its names were cleared.
+    pub(crate) clears: AtomicU32,
     /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.
     pub(crate) blocks: Mutex<Vec<Block>>,
     /// Fetches that its cells have made.
@@ -364,11 +366,21 @@ impl StoreData {
         }
     }
 
-    /// Keeps text that is written while no cell runs. Text that is written while a query is answered is dropped.
+    /// Returns true while no cell runs and output is kept for the next one. What is written while a query is answered is dropped.
+    pub(crate) fn is_between(&self) -> bool {
+        self.cells.is_empty() && !self.is_looking && !self.binding.tape.is_replaying()
+    }
+
+    /// Keeps text that is written while no cell runs.
     pub(crate) fn write_between(&self, cell: u32, is_stderr: bool, text: &str) {
-        if self.cells.is_empty() && !self.is_looking && !self.binding.tape.is_replaying() {
+        if self.is_between() {
             self.binding.backlog.write(cell, is_stderr, text);
         }
+    }
+
+    /// Returns true if output of `cell` is that of code that has outlived it. Nobody knows whose that of cell 0 is.
+    pub(crate) fn is_late(&self, cell: u32) -> bool {
+        cell != 0 && !self.cells.contains_key(&cell)
     }
 
     /// Returns true if a guest that gives way has ignored a soft stop for the whole grace, or if its replay is over.

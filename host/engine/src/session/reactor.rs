@@ -12,7 +12,7 @@ use std::{
 use cellar_core::{
     cell::{Language, SEED_CELL},
     event::{EventKind, HostStatus, Scalar},
-    limits::CELLS_LIVE_MAX,
+    limits::{CELLS_LIVE_MAX, CELLS_SERVING_MAX},
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
     sync::lock,
     time::later,
@@ -50,7 +50,7 @@ mod endings;
 mod rest;
 mod room;
 
-use endings::{death_outcome, refuse};
+use endings::{RESET, death_outcome, refuse};
 use rest::Rest;
 use room::Commands;
 
@@ -248,7 +248,7 @@ fn never_began() -> Failure {
 
 /// Death of a kernel that its session closed.
 fn reset_death() -> Death {
-    let message = "the kernel was reset".to_owned();
+    let message = RESET.to_owned();
     Death { kind: FailureKind::Interrupted, name: "CellInterrupted", message, code: None }
 }
 
@@ -350,6 +350,11 @@ impl Reactor {
             return Wake::Close;
         }
         self.note_threads();
+        if self.seeding.is_none()
+            && let Some(command) = self.commands.next_waiting(self.kernel.data().cells.len())
+        {
+            return Wake::Command(command);
+        }
         let may_sleep = self.may_sleep();
         let is_short = may_sleep && self.setting.sweep.is_short(self.link.resident.claim);
         if may_sleep && (self.link.resident.is_sleep_wanted() || (is_short && self.had_its_turn())) {
@@ -392,9 +397,14 @@ impl Reactor {
             self.stop_cells().await?;
         }
         match command {
-            Command::Start { cell, .. } if self.kernel.data().cells.len() >= CELLS_LIVE_MAX => {
+            // One that serves a call of another cell would wait for that very cell.
+            Command::Start { ref cell, .. } if self.must_wait(cell) => {
+                self.commands.wait_for_place(command);
+                Ok(())
+            }
+            Command::Start { cell, .. } if self.kernel.data().cells.len() >= CELLS_SERVING_MAX => {
                 let message =
-                    format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
+                    format!("{CELLS_SERVING_MAX} cells await on this kernel; more can start when some have ended");
                 let failure = Failure::refused(FailureCode::Busy, "KernelError", message);
                 cell.finish(Outcome::Failed(Box::new(failure)), Usage::default());
                 Ok(())
@@ -411,6 +421,7 @@ impl Reactor {
                 cell.time.deadline = later(cell.time.deadline, cell.began.elapsed());
                 cell.budget.cpu_before = self.kernel.cpu_time();
                 let traces_names = cell.traces_names() || self.has_origins();
+                self.note_kernel(&cell);
                 self.kernel.data().add_cell(id, *cell);
                 for (status, fields) in std::mem::take(&mut self.due.notices) {
                     self.kernel.data().report_status(id, status, fields).await;
@@ -422,6 +433,7 @@ impl Reactor {
             Command::Clear(reply) => {
                 self.kernel.clear().await?;
                 *lock(&self.link.origins) = Some(Origins::default());
+                self.link.clears.fetch_add(1, Ordering::Relaxed);
                 self.rest.stirred();
                 self.end_cleared().await;
                 self.sow().await?;
@@ -453,6 +465,20 @@ impl Reactor {
                 });
                 Ok(())
             }
+        }
+    }
+
+    /// Returns true if a cell must wait until another one has ended.
+    fn must_wait(&mut self, cell: &LiveCell) -> bool {
+        cell.origin.lineage.last().is_none() && self.kernel.data().cells.len() >= CELLS_LIVE_MAX
+    }
+
+    /// Has a run told that its cell begins on another kernel than an earlier one did.
+    fn note_kernel(&mut self, cell: &LiveCell) {
+        let language = self.guest.language;
+        if cell.origin.kernels.as_ref().is_some_and(|kernels| kernels.note(language, &self.link)) {
+            let fields = vec![("language".to_owned(), Scalar::Text(language.code().to_owned()))];
+            self.due.notices.push((HostStatus::KernelReplaced, fields));
         }
     }
 

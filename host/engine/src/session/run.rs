@@ -37,7 +37,7 @@ use crate::{
     contract::error::Error,
     kernel::origins::Scope,
     kernel::{
-        events::{Background, Queued, UnreadBytes},
+        events::{Queued, UnreadBytes},
         scheduling::StopFlag,
     },
     session::{RunMarks, Session, origins},
@@ -117,6 +117,8 @@ impl Run {
                 span: span.clone(),
                 record: session.run_record(),
                 scope: Arc::new(Scope::new(RunOptions::default(), session.lineage.scope().cloned())),
+                kernels: Arc::default(),
+                answers_input: false,
             },
             audit: RunAudit::of(&session, id),
             stop: stop.clone(),
@@ -137,6 +139,15 @@ impl Run {
     pub fn keep_going(mut self) -> Run {
         if let Stage::Prepared(course) = &mut self.stage {
             course.keeps_going = true;
+        }
+        self
+    }
+
+    /// Has requests for input of an agent's run come to its reader, who answers them. Without this they are refused at once: the
+    /// readers of most agents' runs cannot answer. Without effect on other runs, and on a run that has been polled.
+    pub fn answers_input(mut self) -> Run {
+        if let Stage::Prepared(course) = &mut self.stage {
+            course.marks.answers_input = true;
         }
         self
     }
@@ -182,7 +193,15 @@ impl Run {
         while let Some(event) = self.next().await {
             result.apply(&event);
         }
-        result
+        if result.images().next().is_none() {
+            return result;
+        }
+        let fitted = tokio::task::spawn_blocking(move || {
+            result.fit_images();
+            result
+        });
+        // It fails when the runtime ends.
+        fitted.await.unwrap_or_default()
     }
 }
 
@@ -261,8 +280,11 @@ impl Course {
                             // The recording has the start of a cell already, before all that the cell says.
                             self.note(&started);
                             yield started;
-                            for Background { cell, is_stderr, text, left_out } in self.session.take_background() {
-                                yield self.made_here(EventKind::Background { index, cell, is_stderr, text, left_out });
+                            let late = self.session.take_background();
+                            for kind in late.into_iter().flat_map(|late| late.events(index)).flatten() {
+                                for kind in self.rendered(kind).ended().await {
+                                    yield self.made_here(kind);
+                                }
                             }
                             if let Some(told) = self.tightened(index, &cells[index]) {
                                 yield self.made_here(told);

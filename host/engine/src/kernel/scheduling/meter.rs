@@ -317,12 +317,15 @@ pub(crate) struct MemoryLimiter {
     pub(crate) peak_bytes: u64,
     /// True if growth was refused since the flag was last cleared: distinguishes an abort for lack of memory from others.
     pub(crate) refused: bool,
+    /// True if it was a pool that refused last.
+    pub(crate) refused_by_pool: bool,
 }
 
 impl MemoryLimiter {
     pub(crate) fn new(limit_bytes: u64, pools: Vec<Arc<MemoryPool>>) -> MemoryLimiter {
         let (pooled_bytes, peak_bytes) = (0, 0);
-        MemoryLimiter { limit_bytes, pools, pooled_bytes, is_restoring: false, peak_bytes, refused: false }
+        let (is_restoring, refused, refused_by_pool) = (false, false, false);
+        MemoryLimiter { limit_bytes, pools, pooled_bytes, is_restoring, peak_bytes, refused, refused_by_pool }
     }
 
     /// Changes the limits of a kernel that passes to a session.
@@ -364,13 +367,13 @@ impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let desired_bytes = u64::try_from(desired).unwrap_or(u64::MAX);
         if desired_bytes > self.limit_bytes || maximum.is_some_and(|maximum| desired > maximum) {
-            self.refused = true;
+            (self.refused, self.refused_by_pool) = (true, false);
             return Ok(false);
         }
         // A memory begins as its image.
         let more = desired_bytes.saturating_sub(u64::try_from(current).unwrap_or(u64::MAX));
         if current > 0 && !self.take_pooled(more) {
-            self.refused = true;
+            (self.refused, self.refused_by_pool) = (true, true);
             return Ok(false);
         }
         self.peak_bytes = self.peak_bytes.max(desired_bytes);

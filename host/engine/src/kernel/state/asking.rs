@@ -140,7 +140,8 @@ impl StoreData {
 
     /// Returns true if a run reads the events of `cell`.
     fn is_heard(&self, cell: u32) -> bool {
-        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.reader.is_muted)
+        let reads = |live: &LiveCell| !live.reader.is_muted && (live.origin.depth == 0 || live.origin.answers_input);
+        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(reads)
     }
 
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {

@@ -1,20 +1,22 @@
 //! A cell that was started and has not ended: its reader, its time, its stop, and its budget.
 
 use std::{
-    collections::HashSet,
-    sync::Arc,
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use cellar_core::{
-    cell::RunId,
+    cell::{Language, RunId},
     event::EventKind,
     outcome::{Outcome, Usage},
+    sync::lock,
     time::{fractional_millis, later},
 };
 use tokio::sync::mpsc;
 use tracing::Span;
 
+use super::KernelLink;
 use crate::kernel::{
     border::types::StopReason,
     calls::Lineage,
@@ -48,10 +50,32 @@ pub(crate) struct CellOrigin {
     pub(crate) run: Option<RunId>,
     /// Agents between the session's owner and this run.
     pub(crate) depth: u32,
+    /// True if the reader of the run answers its requests for input although the run is an agent's.
+    pub(crate) answers_input: bool,
     /// The calls that this run serves.
     pub(crate) lineage: Lineage,
     /// Scope of the run, with the cell's language; absent for a run of another life, if that had no gate.
     pub(crate) scope: Option<CellScope>,
+    /// The kernels of the run's cells so far; absent if it belongs to no run.
+    pub(crate) kernels: Option<Arc<KernelsUsed>>,
+}
+
+/// The kernels that the cells of a run have run on: of each language the last one, and how often that was cleared by then.
+#[derive(Debug, Default)]
+pub(crate) struct KernelsUsed(Mutex<HashMap<Language, (Weak<KernelLink>, u32)>>);
+
+impl KernelsUsed {
+    /// Notes the kernel of a cell that begins. Returns true if an earlier cell of the run had another one, or its names were cleared since.
+    pub(crate) fn note(&self, language: Language, link: &Arc<KernelLink>) -> bool {
+        let (clears, link) = (link.clears.load(Ordering::Relaxed), Arc::downgrade(link));
+        let before = lock(&self.0).insert(language, (link.clone(), clears));
+        before.is_some_and(|(before, cleared)| !before.ptr_eq(&link) || cleared != clears)
+    }
+
+    /// Forgets the kernel of a language, which a cell of the run itself has reset.
+    pub(crate) fn forget(&self, language: Language) {
+        lock(&self.0).remove(&language);
+    }
 }
 
 /// The way of a cell's events to the reader of its run.

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use cellar_core::event::EventKind;
+use cellar_core::{cell::CellId, event::EventKind};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{StoreData, sending::Maker};
@@ -20,6 +20,8 @@ const TEXT_BYTES_MAX: usize = 256 << 10;
 pub(super) struct Gathered {
     /// The live cell whose run it goes to.
     cell: u32,
+    /// The cell that began what writes, if that has outlived it.
+    late: Option<CellId>,
     is_stderr: bool,
     text: String,
     since: Instant,
@@ -27,32 +29,41 @@ pub(super) struct Gathered {
 
 impl Gathered {
     fn event(self, index: usize) -> EventKind {
-        let text = self.text;
-        if self.is_stderr { EventKind::Stderr { index, text } } else { EventKind::Stdout { index, text } }
+        printed(index, self.late, self.is_stderr, self.text)
+    }
+}
+
+/// The event of a text that was written. `late` is the cell that began what has written it, if that has outlived it.
+fn printed(index: usize, late: Option<CellId>, is_stderr: bool, text: String) -> EventKind {
+    match (late, is_stderr) {
+        (Some(cell), is_stderr) => EventKind::Background { index, cell, is_stderr, text, left_out: 0 },
+        (None, true) => EventKind::Stderr { index, text },
+        (None, false) => EventKind::Stdout { index, text },
     }
 }
 
 impl StoreData {
-    /// Takes in a text that a cell writes.
+    /// Takes in a text that a cell writes. An empty one of code that has outlived its cell stands before a display.
     pub(crate) async fn print(&mut self, cell: u32, is_stderr: bool, text: &str) {
-        if self.binding.tape.is_on() {
+        let late = self.is_late(cell).then_some(CellId(cell));
+        if late.is_some() && !text.is_empty() {
+            self.binding.backlog.announce(cell, is_stderr, text);
+        }
+        if self.binding.tape.is_on() || text.is_empty() {
             // When text leaves is a matter of time, and what is recorded must come again.
             let text = text.to_owned();
-            return self
-                .send(cell, |index| match is_stderr {
-                    true => EventKind::Stderr { index, text },
-                    false => EventKind::Stdout { index, text },
-                })
-                .await;
+            return self.send(cell, |index| printed(index, late, is_stderr, text)).await;
         }
         let Some(cell) = self.route(cell) else { return };
-        if self.gathered.as_ref().is_some_and(|held| (held.cell, held.is_stderr) != (cell, is_stderr)) {
+        let is_of = |held: &Gathered| (held.cell, held.late, held.is_stderr) == (cell, late, is_stderr);
+        if self.gathered.as_ref().is_some_and(|held| !is_of(held)) {
             self.flush_text().await;
         }
         let mut rest = text;
         while !rest.is_empty() {
             let held = self.gathered.get_or_insert_with(|| Gathered {
                 cell,
+                late,
                 is_stderr,
                 text: String::new(),
                 since: Instant::now(),
@@ -90,11 +101,14 @@ impl StoreData {
         }
         let Some(held) = self.gathered.take_if(|held| held.since.elapsed() >= PATIENCE) else { return };
         let Some(live) = self.cells.get(&held.cell).filter(|live| !live.reader.is_muted) else { return };
-        let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);
+        let (cell, late, is_stderr, since) = (held.cell, held.late, held.is_stderr, held.since);
         match live.reader.events.try_send(held.event(live.reader.index), |_| {}) {
             Err(TrySendError::Full(event)) => {
-                if let EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } = *event {
-                    self.gathered = Some(Gathered { cell, is_stderr, text, since });
+                if let EventKind::Stdout { text, .. }
+                | EventKind::Stderr { text, .. }
+                | EventKind::Background { text, .. } = *event
+                {
+                    self.gathered = Some(Gathered { cell, late, is_stderr, text, since });
                 }
             }
             Err(TrySendError::Closed(_)) => live.stop.flag.set(),

@@ -5,7 +5,10 @@
 //! them, as for the cells of a sub-agent, that ends too, and the guest stops the waiting cell itself. A cell that has still not
 //! ended a moment later is ended by the host, and the guest hears of it when it comes back.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use cellar_core::{
     event::EventKind,
@@ -108,12 +111,21 @@ impl StoreData {
         self.ended.push((id, reason));
         let limit = match reason {
             StopReason::Timeout => format!("ran past its time limit of {} s", cell.time.timeout.as_secs_f64()),
+            StopReason::Interrupted if self.binding.link.closing.load(Ordering::Relaxed) => {
+                "was interrupted by a reset of its kernel".to_owned()
+            }
             StopReason::Interrupted => "was interrupted".to_owned(),
             StopReason::Fuel | StopReason::Output => "used up what it was given".to_owned(),
         };
-        let message =
-            format!("the cell {limit} while it waited; another cell was running, and its own code stops behind that");
-        let failure = Failure::new(stop_kind(reason), stop_name(reason), message);
+        let more = match reason {
+            StopReason::Timeout => self.binding.limits.more_time(cell.time.timeout),
+            _ => String::new(),
+        };
+        let message = format!(
+            "the cell {limit} while it waited; another cell was running, and its own code stops behind that{more}"
+        );
+        let mut failure = Failure::new(stop_kind(reason), stop_name(reason), message);
+        failure.state_kept = !self.binding.link.closing.load(Ordering::Relaxed);
         let usage = self.usage_of(&cell);
         cell.finish(Outcome::Failed(Box::new(failure)), usage);
     }

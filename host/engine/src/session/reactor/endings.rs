@@ -18,6 +18,7 @@ use crate::{
 use cellar_core::{
     cell::Language,
     event::{HostStatus, Scalar},
+    limits::Limits,
     outcome::{Failure, FailureKind, Outcome, Usage},
     time::later,
 };
@@ -27,13 +28,50 @@ const ABANDONED_MAX: usize = 1_024;
 
 /// Message of guests for a cell that exceeded its time limit.
 const PAST_LIMIT: &str = "the cell ran past its time limit";
+/// The same for a cell that was interrupted.
+const INTERRUPTED: &str = "the cell was interrupted";
+/// The same, where its session has given its kernel up.
+pub(super) const RESET: &str = "the kernel was reset";
 
-/// Adds the limit to the guest's message: the guest does not know it.
-fn name_limit(failure: &mut Failure, limit: Duration) {
-    if failure.message == PAST_LIMIT {
-        let told = format!("{PAST_LIMIT} of {} s", limit.as_secs_f64());
-        failure.traceback = failure.traceback.replacen(PAST_LIMIT, &told, 1);
-        failure.message = told;
+/// Adds the time limit to the message of a guest, which does not know it, and how a cell gets more.
+fn name_time_limit(failure: &mut Failure, limit: Duration, limits: &Limits) {
+    let of = if failure.message == PAST_LIMIT { format!(" of {} s", limit.as_secs_f64()) } else { String::new() };
+    add_to_message(failure, &(of + &limits.more_time(limit)));
+}
+
+/// Adds the memory limit to the message of a cell that ran out of memory, and how to get more.
+fn name_memory_limit(failure: &mut Failure, limits: &Limits, was_pool: bool) {
+    let note = match was_pool {
+        true => "; the memory that the session shares with others is used up".to_owned(),
+        false => limits.more_memory(),
+    };
+    add_to_message(failure, &note);
+}
+
+/// Adds to the message of a failure, and to the traceback, where that has it.
+fn add_to_message(failure: &mut Failure, note: &str) {
+    let Failure { name, message, traceback, .. } = failure;
+    let headline = format!("{name}: {message}");
+    if let Some(start) = traceback.rfind(&headline) {
+        traceback.insert_str(start.saturating_add(headline.len()), note);
+    } else if traceback.trim_end().ends_with(name.as_str()) {
+        traceback.truncate(traceback.trim_end().len());
+        traceback.push_str(&format!(": {message}{note}"));
+    } else if !traceback.is_empty() {
+        traceback.push_str(note);
+    }
+    message.push_str(note);
+}
+
+/// Tells of a cell that was stopped because its session has given its kernel up.
+pub(super) fn reset(failure: &mut Failure) {
+    failure.state_kept = false;
+    if failure.message == INTERRUPTED {
+        let told = format!("{}: {RESET}", failure.name);
+        failure.traceback = failure.traceback.replacen(&format!("{}: {INTERRUPTED}", failure.name), &told, 1);
+        failure.message = RESET.to_owned();
+    } else if !failure.message.contains(RESET) {
+        add_to_message(failure, &format!("; {RESET}"));
     }
 }
 
@@ -165,10 +203,16 @@ impl Reactor {
             if failure.kind != FailureKind::Raised {
                 self.cancel_calls(id).await;
             }
-            if failure.kind == FailureKind::Timeout
-                && let Some(cell) = self.kernel.data().cells.get(&id)
-            {
-                name_limit(failure, cell.time.timeout);
+            let is_closing = self.link.closing.load(Ordering::Relaxed);
+            let data = self.kernel.data();
+            let limits = &data.binding.limits;
+            match (failure.kind, data.cells.get(&id)) {
+                (FailureKind::Timeout, Some(cell)) => name_time_limit(failure, cell.time.timeout, limits),
+                (FailureKind::Memory, _) => name_memory_limit(failure, limits, data.limiter.refused_by_pool),
+                _ => {}
+            }
+            if is_closing {
+                reset(failure);
             }
         } else {
             self.tell_of_open_calls(id).await;
@@ -217,7 +261,7 @@ impl Reactor {
         let reason = cell.stop.told.or_else(|| cell.budget.output_left.is_none().then_some(StopReason::Output))?;
         let what = match reason {
             StopReason::Timeout => format!("{PAST_LIMIT} of {} s", cell.time.timeout.as_secs_f64()),
-            StopReason::Interrupted => "the cell was interrupted".to_owned(),
+            StopReason::Interrupted => INTERRUPTED.to_owned(),
             StopReason::Fuel => "the cell used up its fuel".to_owned(),
             StopReason::Output => {
                 format!("the cell printed more than {} MiB, the rest is lost", limits.output_bytes >> 20)

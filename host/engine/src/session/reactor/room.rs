@@ -11,7 +11,7 @@ use std::{
 
 use cellar_core::{
     event::{HostStatus, Scalar},
-    limits::{LOOK_TIMEOUT, ROOM_WAIT, ROOM_WAIT_TOLD},
+    limits::{CELLS_LIVE_MAX, CELLS_WAITING_MAX, LOOK_TIMEOUT, ROOM_WAIT, ROOM_WAIT_TOLD},
     outcome::{Failure, FailureCode, Outcome, Usage},
     time::later,
 };
@@ -38,6 +38,8 @@ pub(super) struct Commands {
     sent: mpsc::Receiver<Command>,
     /// Commands received before the kernel had capacity, oldest first.
     early: VecDeque<Early>,
+    /// Cells that wait until their kernel has fewer, oldest first.
+    waiting: VecDeque<Command>,
 }
 
 /// Command received before its kernel had capacity.
@@ -56,7 +58,7 @@ impl From<Command> for Early {
 
 impl From<mpsc::Receiver<Command>> for Commands {
     fn from(sent: mpsc::Receiver<Command>) -> Commands {
-        Commands { sent, early: VecDeque::new() }
+        Commands { sent, early: VecDeque::new(), waiting: VecDeque::new() }
     }
 }
 
@@ -77,9 +79,43 @@ impl Commands {
         self.early.push_front(command.into());
     }
 
-    /// Takes in no more.
+    /// Takes in no more. Those that wait for a place come first then.
     pub(super) fn close(&mut self) {
         self.sent.close();
+        for command in std::mem::take(&mut self.waiting).into_iter().rev() {
+            self.put_back(command);
+        }
+    }
+
+    /// Has a cell wait for a place, if not too many do.
+    pub(super) fn wait_for_place(&mut self, command: Command) {
+        if self.waiting.len() < CELLS_WAITING_MAX {
+            self.waiting.push_back(command);
+            return;
+        }
+        if let Command::Start { cell, .. } = command {
+            let message = format!("{CELLS_WAITING_MAX} cells wait for their turn; more can when some have begun");
+            let failure = Failure::refused(FailureCode::Busy, "KernelError", message);
+            cell.finish(Outcome::Failed(Box::new(failure)), Usage::default());
+        }
+    }
+
+    /// Returns the next cell that has waited for a place, if its kernel has fewer than it may have. Ends those that nobody wants any more.
+    pub(super) fn next_waiting(&mut self, live: usize) -> Option<Command> {
+        self.end_stopped();
+        if live < CELLS_LIVE_MAX { self.waiting.pop_front() } else { None }
+    }
+
+    /// Ends the cells that wait for a place and were stopped.
+    fn end_stopped(&mut self) {
+        for command in std::mem::take(&mut self.waiting) {
+            match command {
+                Command::Start { cell, .. } if cell.stop.flag.is_set() => {
+                    cell.finish(Outcome::Failed(Box::new(never_began())), Usage::default());
+                }
+                command => self.waiting.push_back(command),
+            }
+        }
     }
 
     /// The first command, if it needs no kernel that is awake.
@@ -92,6 +128,7 @@ impl Commands {
     /// Ends the commands that were cancelled or have waited for as long as they may, and notifies the runs of waiting cells.
     /// Returns the time of the next such check.
     fn weed(&mut self, kernels_max: usize) -> Option<Instant> {
+        self.end_stopped();
         let now = Instant::now();
         let mut next = None;
         for mut early in std::mem::take(&mut self.early) {

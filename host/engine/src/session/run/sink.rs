@@ -76,7 +76,7 @@ impl Sink {
         match kind {
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => self.push(text),
             EventKind::Background { cell, text, left_out, .. } => {
-                self.push(&background_lines(*cell, text, *left_out));
+                self.push_lines(&background_lines(*cell, text, *left_out));
             }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => {
                 if let Some(text) = data.visible_text() {
