@@ -97,9 +97,12 @@ impl Follower {
     ///
     /// # Errors
     /// The output cannot be written, or the run broke off.
-    pub(crate) fn finish(self) -> Result<u8, CliError> {
+    pub(crate) fn finish(mut self) -> Result<u8, CliError> {
         if !self.is_finished {
             return Err(CliError::BrokeOff);
+        }
+        if let Form::Json(result) = &mut self.form {
+            result.fit_images();
         }
         match &self.form {
             Form::Json(result) => print_line(&ResultJson::from(&**result))?,

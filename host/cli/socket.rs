@@ -152,6 +152,12 @@ async fn stream_run(mut run: cellar_engine::Run, write: &mut OwnedWriteHalf) -> 
         result.apply(&event);
         write_line(write, &Line::Event(EventJson::from(&event))).await?;
     }
+    let result = tokio::task::spawn_blocking(move || {
+        result.fit_images();
+        result
+    });
+    // It fails when the runtime ends.
+    let result = result.await.unwrap_or_default();
     write_line(write, &Line::Result(Box::new(ResultLine { result: ResultJson::from(&result) }))).await
 }
 

@@ -174,8 +174,17 @@ impl Driver<'_> {
                         tracing::warn!(run = self.shared.id, %error, "a run ended, and its state was not stored");
                     }
                 }
+                let mut result = std::mem::take(&mut self.result);
+                if result.images().next().is_some() {
+                    let fitted = tokio::task::spawn_blocking(move || {
+                        result.fit_images();
+                        result
+                    });
+                    // It fails when the runtime ends.
+                    result = fitted.await.unwrap_or_default();
+                }
                 // Before the last event is read, so that whoever has read it finds the id free.
-                self.shared.finish(Ok(std::mem::take(&mut self.result)));
+                self.shared.finish(Ok(result));
             }
             _ => {}
         }
