@@ -3,6 +3,8 @@
 //! The policy is checked first: the nesting depth of agents, the maximum depth of this one, and the agents that the caller
 //! may spawn. The output is checked against the schema of the call. Read [`Agents::call`] first.
 
+mod bundled;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -29,15 +31,20 @@ use super::{
     client, command, json_text,
     schema::{Schema, object_of},
 };
+use bundled::{Bundled, eval_afar, eval_in};
+
 use crate::{
     Origin,
     http::HeaderTemplate,
+    llm::{Models, TokenBudget},
     options::{Agent, AgentTransport, Spawns},
     tools::ToolFailure,
 };
 
 /// The variable that tells an agent where its session is.
 pub const SOCKET_VARIABLE: &str = "CELLAR_SESSION_SOCKET";
+/// Agent that cells call by default.
+const DEFAULT_AGENT: &str = "task";
 /// Bytes that a service may answer with.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -136,13 +143,23 @@ pub(super) struct Agents {
     named: BTreeMap<String, Agent>,
     /// Agents that the session's own cells may call.
     spawns: Spawns,
+    /// Models of the bundled agent.
+    models: Option<Arc<Models>>,
     /// Keeps connections to services open. An error when the system's TLS cannot be set up.
     client: OnceLock<Result<Client, String>>,
 }
 
 impl Agents {
-    pub(super) fn new(named: BTreeMap<String, Agent>, spawns: Spawns) -> Agents {
-        Agents { named, spawns, client: OnceLock::new() }
+    /// Agents of some options. With models there is one that is called by default, unless the options have it.
+    pub(super) fn new(mut named: BTreeMap<String, Agent>, spawns: Spawns, models: Option<Arc<Models>>) -> Agents {
+        if models.is_some() {
+            let bundled = || Agent {
+                description: "asks the model of [llm] in a loop, with cells of the session as its tool".to_owned(),
+                ..Agent::new(AgentTransport::Model)
+            };
+            named.entry(DEFAULT_AGENT.to_owned()).or_insert_with(bundled);
+        }
+        Agents { named, spawns, models, client: OnceLock::new() }
     }
 
     pub(super) fn has(&self, agent_type: &str) -> bool {
@@ -165,6 +182,7 @@ impl Agents {
         doors: Option<Arc<dyn Doors>>,
         asked: AgentCall,
         origin: Origin,
+        budget: Option<Arc<dyn TokenBudget>>,
     ) -> Result<Response, CallError> {
         let who = format!("agent `{}`", asked.agent_type);
         let Some(agent) = self.named.get(&asked.agent_type) else {
@@ -199,8 +217,40 @@ impl Agents {
                 let ended = program.run(request, session.for_agent(depth)).await;
                 ended.map_err(|failure| failed(failure.to_string()))?
             }
+            AgentTransport::Model => self.ask_model(&who, request, origin, budget).await?,
         };
         answer(&who, schema, output)
+    }
+
+    /// Has the bundled agent work on a task.
+    async fn ask_model(
+        &self,
+        who: &str,
+        request: AgentRequest,
+        origin: Origin,
+        budget: Option<Arc<dyn TokenBudget>>,
+    ) -> Result<Value, CallError> {
+        let failed = |what: &str| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+        let models = self.models.clone().ok_or_else(|| failed("has no model: set [llm] in cellar.toml"))?;
+        let spent = origin.spent_on_models();
+        let bundled = Bundled { models, spent, budget };
+        let ended = match origin {
+            Origin::Here(Caller { session, .. }) => {
+                let session = session.for_agent(request.depth);
+                bundled.run(request, |cells| eval_in(&session, cells)).await
+            }
+            Origin::Afar { number, visits, .. } => {
+                let eval = |cells| async {
+                    let pair = UnixStream::pair().and_then(|(ours, theirs)| visits(number, theirs).map(|()| ours));
+                    match pair {
+                        Ok(ours) => eval_afar(ours, cells).await.unwrap_or_else(|error| error.to_string()),
+                        Err(error) => error.to_string(),
+                    }
+                };
+                bundled.run(request, eval).await
+            }
+        };
+        ended.map_err(|error| CallError::new(error.kind, format!("{who} failed: {}", error.message)))
     }
 
     /// Checks that the caller may call this agent.

@@ -114,8 +114,8 @@ impl HostBridges {
         let packs = options.runtime.into_iter().map(|(name, pack)| (name.clone(), Arc::new(program_pack(&name, pack))));
         let packs = packs.collect();
         let servers = options.mcp.into_iter().map(|(name, server)| Server::new(name, server)).collect();
-        let agents = Arc::new(Agents::new(options.agents, options.spawns));
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
+        let agents = Arc::new(Agents::new(options.agents, options.spawns, models.clone()));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
         let tools = Arc::new(Sources { own, servers });
         let connectors = connectors::Held::new(options.connectors, &tools);
@@ -367,7 +367,8 @@ impl HostBridges {
                 }
             }
             Call::Agent(asked) if self.agents.has(&asked.agent_type) => {
-                return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), origin));
+                let (doors, budget) = (self.doors.clone(), self.token_budget.clone());
+                return Box::pin(Arc::clone(&self.agents).call(doors, asked.clone(), origin, budget));
             }
             Call::Http(request) => {
                 if let Some(network) = &self.network {

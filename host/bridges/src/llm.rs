@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use super::schema::{Schema, object_of};
 use crate::{client, options::Llm};
 pub(super) use reply::schema_words;
+pub(super) use reply::{Asked, Turn};
 use reply::{Choice, Reply};
 
 /// Bytes of an answer.
@@ -88,14 +89,25 @@ impl Fault {
 }
 
 /// Conversation with a model on behalf of a cell.
-struct Conversation<'a> {
+pub(super) struct Conversation<'a> {
     model: &'a str,
     effort: Option<&'a str>,
     key: Option<String>,
-    messages: Vec<Value>,
+    pub(super) messages: Vec<Value>,
+    /// Tools that the model may call.
+    pub(super) tools: Vec<Value>,
     spent: &'a Spent,
+    /// Tokens that the conversation itself has taken.
+    own_tokens: AtomicU64,
     /// Budget shared with other sessions.
     budget: Option<&'a dyn TokenBudget>,
+}
+
+impl Conversation<'_> {
+    /// Returns the tokens that it has taken so far.
+    pub(super) fn tokens(&self) -> u64 {
+        self.own_tokens.load(Ordering::Relaxed)
+    }
 }
 
 /// Token budget that many sessions share.
@@ -138,16 +150,62 @@ impl Models {
         if question.prompt.trim().is_empty() {
             return Err(CallError::new(CallErrorKind::Invalid, "llm needs a prompt, and this one is empty"));
         }
-        let model = self.model(&question.tier)?;
-        let effort = self.config.reasoning_effort.get(&question.tier).map(String::as_str);
-        let key = self.key()?;
+        let mut conversation = self.conversation(&question.tier, &spent, budget.as_deref())?;
         let schema = question.schema.as_deref().map(schema_of).transpose()?;
-        within("questions", spent.calls.fetch_add(1, Ordering::Relaxed), self.config.calls, "calls")?;
+        self.count_question(&spent)?;
         let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
         let user = json!({"role": "user", "content": question.prompt});
-        let (messages, budget) = (system.chain([user]).collect(), budget.as_deref());
-        let mut conversation = Conversation { model, effort, key, messages, spent: spent.as_ref(), budget };
-        let work = self.answer(&mut conversation, schema.as_ref());
+        conversation.messages = system.chain([user]).collect();
+        let model = conversation.model;
+        self.in_time(model, self.answer(&mut conversation, schema.as_ref())).await
+    }
+
+    /// Begins a conversation with the model of a tier.
+    ///
+    /// # Errors
+    /// The tier has no model, or the key is missing.
+    pub(super) fn conversation<'a>(
+        &'a self,
+        tier: &str,
+        spent: &'a Spent,
+        budget: Option<&'a dyn TokenBudget>,
+    ) -> Result<Conversation<'a>, CallError> {
+        Ok(Conversation {
+            model: self.model(tier)?,
+            effort: self.config.reasoning_effort.get(tier).map(String::as_str),
+            key: self.key()?,
+            messages: Vec::new(),
+            tools: Vec::new(),
+            spent,
+            own_tokens: AtomicU64::new(0),
+            budget,
+        })
+    }
+
+    /// Asks for the next turn of a conversation with tools, and adds it to the messages. It counts as a question.
+    ///
+    /// # Errors
+    /// As those of [`Models::ask`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the connection.
+    pub(super) async fn turn(&self, conversation: &mut Conversation<'_>) -> Result<Turn, CallError> {
+        self.count_question(conversation.spent)?;
+        let model = conversation.model;
+        let asked = async { self.post(conversation, None).await.map_err(Fault::into_error) };
+        let choice = self.in_time(model, asked).await?;
+        let (message, turn) = choice.into_turn(model)?;
+        conversation.messages.push(message);
+        Ok(turn)
+    }
+
+    /// Counts a question against the budget of its session.
+    fn count_question(&self, spent: &Spent) -> Result<(), CallError> {
+        within("questions", spent.calls.fetch_add(1, Ordering::Relaxed), self.config.calls, "calls")
+    }
+
+    /// Waits for an answer, no longer than one may take.
+    async fn in_time<T>(&self, model: &str, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
         let seconds = self.config.timeout.as_secs();
         let slow = format!("model `{model}` did not answer within {seconds} s");
         let answer = tokio::time::timeout(self.config.timeout, work).await;
@@ -250,7 +308,7 @@ impl Models {
     }
 
     async fn post_once(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
-        let Conversation { model, effort, key, messages, spent, budget } = conversation;
+        let Conversation { model, effort, key, messages, tools, spent, own_tokens, budget } = conversation;
         if let Some(Err(message)) = budget.map(|budget| budget.check()) {
             return Err(Fault::Final(CallError::new(CallErrorKind::Limit, message)));
         }
@@ -258,6 +316,9 @@ impl Models {
         let key = key.as_deref();
         let failed = |what: String| CallError::new(CallErrorKind::Failed, what);
         let mut body = reply::request(model, messages, form);
+        if !tools.is_empty() {
+            body["tools"] = json!(tools);
+        }
         if let Some(effort) = effort {
             body["reasoning_effort"] = (*effort).into();
         }
@@ -283,6 +344,7 @@ impl Models {
         })?;
         let tokens = reply.tokens(&body);
         spent.tokens.fetch_add(tokens, Ordering::Relaxed);
+        own_tokens.fetch_add(tokens, Ordering::Relaxed);
         if let Some(budget) = budget {
             budget.spend(tokens);
         }

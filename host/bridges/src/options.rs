@@ -235,6 +235,9 @@ pub enum AgentTransport {
     },
     /// A part of the embedding program.
     Program(Arc<dyn AgentProgram>),
+    /// The model of `[llm]`, asked in a loop with cells of the session as its tool. What `task` is where a model is configured
+    /// and no other agent has that name.
+    Model,
 }
 
 impl fmt::Debug for AgentTransport {
@@ -243,6 +246,7 @@ impl fmt::Debug for AgentTransport {
             AgentTransport::Command(command) => f.debug_tuple("Command").field(command).finish(),
             AgentTransport::Http { url, .. } => f.debug_struct("Http").field("url", url).finish_non_exhaustive(),
             AgentTransport::Program(_) => f.write_str("Program"),
+            AgentTransport::Model => f.write_str("Model"),
         }
     }
 }

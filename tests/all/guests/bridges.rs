@@ -272,3 +272,56 @@ fn a_model_that_was_not_granted_says_how_to_grant_it() {
     let message = failure(&result)["message"].as_str().expect("a message");
     assert!(message.contains("no language model is granted; set [llm] endpoint and [llm.tiers]"), "{message}");
 }
+
+/// Runs cells with nothing but a model configured, and returns the result.
+fn with_model(service: &Service, cells: &Value, flags: &[&str]) -> Value {
+    let (_folder, path) = config(&format!("[llm]\nendpoint = \"{}\"\n[llm.tiers]\ndefault = \"medium\"\n", service.1));
+    let mut command = cellar_with_guests(["run", "-", "--json", "--config"]);
+    let ended = run_with_input(command.arg(&path as &Path).args(flags), json!({"cells": cells}).to_string().as_bytes());
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stderr))
+}
+
+/// The prompt by which the model of the service does these steps.
+fn script(steps: &Value) -> String {
+    json!(format!("script {steps}")).to_string()
+}
+
+#[test]
+fn an_agent_is_there_with_nothing_but_a_model() {
+    let service = Service::start();
+    let ask = |language: &str, code: &str| {
+        script(&json!([{"eval": [{"language": language, "code": code}]}, {"say": "the sum is LAST"}]))
+    };
+    let python = ask("py", "total = sum(rows)\ntotal");
+    let javascript = ask("js", "var total = rows.reduce((a, b) => a + b); total");
+    let cells = json!([
+        {"language": "py", "code": "rows = [1, 2, 3]"},
+        {"language": "py", "code": format!("agent({python})")},
+        {"language": "py", "code": "total, output('task')"},
+        {"language": "js", "code": "var rows = [4, 5]"},
+        {"language": "js", "code": format!("await agent({javascript})")},
+        {"language": "js", "code": "total"},
+    ]);
+    let result = with_model(&service, &cells, &[]);
+    let output = |index: usize| result["details"]["cells"][index]["output"].as_str().unwrap_or_default().to_owned();
+    assert_eq!([1, 2, 4, 5].map(output), ["'the sum is 6'", "(6, 'the sum is 6')", "the sum is 9", "9"], "{result}");
+}
+
+#[test]
+fn the_bundled_agent_ends_with_its_cell_is_nested_and_asks_nobody() {
+    let service = Service::start();
+    let eval = |code: &str| json!([{"eval": [{"language": "py", "code": code}]}, {"say": "LAST"}]);
+    let cell = |steps: &Value| json!({"language": "py", "code": format!("agent({})", script(steps)), "timeout": 20});
+    let mut endless = cell(&eval("while True: pass"));
+    endless["timeout"] = 1.into();
+    let result = with_model(&service, &json!([endless]), &[]);
+    assert_eq!(result["details"]["cells"][0]["error"]["kind"], "timeout", "{result}");
+    let nested = eval(&format!("agent({})", script(&eval("6 * 7"))));
+    let result = with_model(&service, &json!([cell(&nested)]), &[]);
+    assert!(crate::support::text(&result).contains("42"), "{result}");
+    // The cell of an agent has nobody who could answer, whatever its session has.
+    let result = with_model(&service, &json!([cell(&eval("input('name?')"))]), &["--input"]);
+    assert!(crate::support::text(&result).contains("StdinNotImplementedError"), "{result}");
+    let off = with_model(&service, &json!([{"language": "py", "code": "agent('echo 1', agent_type='other')"}]), &[]);
+    assert!(crate::support::text(&off).contains("no agent named `other`"), "{off}");
+}

@@ -64,12 +64,34 @@ struct Message {
 
 #[derive(Deserialize)]
 struct ToolCall {
+    #[serde(default)]
+    id: Option<String>,
     function: Function,
 }
 
 #[derive(Deserialize)]
 struct Function {
+    #[serde(default)]
+    name: Option<String>,
     arguments: String,
+}
+
+/// Call of a tool in a model's answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// JSON, as the model wrote it.
+    pub(crate) arguments: String,
+}
+
+/// Answer of a model that has tools.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It has said something, and calls nothing.
+    Said(String),
+    /// It calls tools.
+    Called(Vec<Asked>),
 }
 
 /// End of an answer.
@@ -135,6 +157,32 @@ impl Choice {
             Some(text) => Ok(text),
             None => failed("gave an empty answer"),
         }
+    }
+
+    /// Returns the answer as a message of the conversation, and as a turn. Calls without an id or a name get one.
+    ///
+    /// # Errors
+    /// Those of [`Choice::text`].
+    pub(super) fn into_turn(self, model: &str) -> Result<(Value, Turn), CallError> {
+        let text = self.text(model)?.to_owned();
+        let calls = self.message.tool_calls.unwrap_or_default();
+        if calls.is_empty() {
+            return Ok((json!({"role": "assistant", "content": text}), Turn::Said(text)));
+        }
+        let asked = |(index, call): (usize, ToolCall)| Asked {
+            id: call.id.unwrap_or_else(|| format!("call-{index}")),
+            name: call.function.name.unwrap_or_default(),
+            arguments: call.function.arguments,
+        };
+        let calls: Vec<Asked> = calls.into_iter().enumerate().map(asked).collect();
+        let told: Vec<Value> = calls
+            .iter()
+            .map(|Asked { id, name, arguments }| {
+                json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+            })
+            .collect();
+        let message = json!({"role": "assistant", "content": self.message.content, "tool_calls": told});
+        Ok((message, Turn::Called(calls)))
     }
 
     /// Returns the text of the requested object: from the forced tool call, or from the model's text, which may be enclosed
