@@ -165,6 +165,7 @@ impl ServerHandler for Mcp {
     fn get_info(&self) -> InitializeResult {
         let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
         info.server_info = Implementation::new("cellar", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(described::instructions().to_owned());
         info
     }
 
@@ -294,7 +295,11 @@ fn with_file(session: &Session, path: &str, action: FileAction) -> Told {
             let how = OpenHow { directory: true, read: true, follow_symlinks: true, ..OpenHow::default() };
             let folder = files.open(ROOT, path, how)?;
             let entries = files::entries(&mut files, folder)?;
-            Ok(text(json!(entries).to_string()))
+            let list = json!(entries).to_string();
+            let shown = answers::cut_text(&list);
+            let left_out = list.len().saturating_sub(shown.len());
+            let more = if left_out > 0 { format!("\n\n({left_out} more bytes were left out)") } else { String::new() };
+            Ok(text(shown + &more))
         }
         FileAction::Read => {
             let how = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };

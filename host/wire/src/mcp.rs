@@ -145,7 +145,7 @@ pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
         "code": {"type": "string"},
         "title": {"type": "string", "description": "A short label."},
         "timeout": seconds,
-        "reset": {"type": "boolean", "description": "Begin with a fresh kernel."},
+        "reset": {"type": "boolean", "description": "Begin with a fresh kernel: names, imports and tasks of the language go, files and tools stay."},
     });
     let object = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     match tool {

@@ -1,122 +1,171 @@
 //! Results of tools: text and images that a model can take, and links to the rest.
 
-use std::io::Cursor;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{RunResult, artifacts::Description, mime::MimeData};
-use image::{ImageFormat, ImageReader, Limits, imageops::FilterType};
+use cellar_engine::{
+    RunResult,
+    artifacts::{ArtifactStore, Description},
+    pictures::{Fit, Fitted, Smaller, fit},
+    results::{estimated_tokens, file_of},
+};
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 
 use super::Told;
 use crate::tenant::{Tenant, on_a_thread};
 
-/// Width of an image that is shown.
-const WIDTH_MAX: u32 = 1_024;
-/// Images of a run that are shown; of more, the first.
-const IMAGES_MAX: usize = 8;
-/// Memory that reading an image may take.
-const DECODE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a picture that is shown as it is.
-const IMAGE_BYTES_MAX: usize = 400 << 10;
+/// Tokens of a reply, as they are estimated: clients refuse more than 25,000 by their own count, or put them away.
+const TOKENS_MAX: usize = 20_000;
+/// Tokens that are kept for the text of a reply with images.
+const TEXT_TOKENS_MIN: usize = 10_000;
+/// Pixels of an image that models count as a token, and tokens of the largest one.
+const PIXELS_A_TOKEN: u64 = 750;
+const IMAGE_TOKENS_MAX: usize = 1_600;
+/// Images of a run that are shown; of more, the first, and a line says so.
+const IMAGES_MAX: usize = 24;
+/// Width and height of an image that is shown.
+const SIDE_MAX: u32 = 1_568;
+/// Bytes of a reply: clients refuse more than 1 MiB.
+const REPLY_BYTES_MAX: usize = 1_000_000;
+/// Bytes of a reply besides its text and its images.
+const FRAME_BYTES: usize = 1_000;
+/// Bytes of a block besides its data.
+const BLOCK_BYTES: usize = 200;
 
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
+/// An image of a run: its type, and its file.
+type Picture = (String, Vec<u8>);
+
 /// Returns the tool result for the result of a run.
 pub(super) async fn of_run(tenant: &Tenant, session: &str, is_new: bool, result: &RunResult) -> Told {
-    let shown = result.shown();
+    let raster = || result.images().filter_map(|image| Some((image.mime_type, file_of(image)?)));
+    let count = raster().count();
+    let images: Vec<Picture> =
+        raster().take(IMAGES_MAX).map(|(mime_type, file)| (mime_type.to_owned(), file.into_owned())).collect();
+    let each = image_tokens(images.len());
+    let shown = result.shown_in_tokens(TOKENS_MAX.saturating_sub(each.saturating_mul(images.len())));
     let mut text = shown.text;
     if let Some(kept) = result.kept_text().filter(|_| shown.truncation.is_some()) {
-        text.push_str(&format!("\n\nThe output was cut; all of it is {}", kept.place()));
+        text.push_str(&format!("\n\nThe output was cut; {}", kept.place()));
+    }
+    let (store, owner) = (tenant.artifacts.clone(), session.to_owned());
+    let room = REPLY_BYTES_MAX.saturating_sub(json_bytes(&text)).saturating_sub(FRAME_BYTES);
+    let (blocks, notes) = on_a_thread(move || image_blocks(images, each, room, &store, &owner)).await?;
+    let left_out = count.saturating_sub(IMAGES_MAX);
+    let more = (left_out > 0).then(|| format!("images {} to {count} are not shown", IMAGES_MAX.saturating_add(1)));
+    let notes: Vec<String> = notes.into_iter().chain(more).collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("\n\n({})", notes.join("; ")));
     }
     if is_new {
         text.push_str(&format!("\n\n(session {session}: name it to go on with its names and files)"));
     }
-    let mut content = vec![ContentBlock::text(text)];
-    let images: Vec<(String, Vec<u8>)> = result
-        .images()
-        .take(IMAGES_MAX)
-        .filter_map(|image| {
-            let bytes = match image.data {
-                MimeData::Binary(bytes) => bytes.clone(),
-                MimeData::Text(_) if image.mime_type == "image/svg+xml" => return None,
-                MimeData::Text(text) => STANDARD.decode(text).ok()?,
-            };
-            Some((image.mime_type.to_owned(), bytes))
-        })
-        .collect();
-    let (store, session) = (tenant.artifacts.clone(), session.to_owned());
-    let blocks = on_a_thread(move || {
-        let mut blocks = Vec::new();
-        for (mime_type, bytes) in images {
-            match fitted(&bytes) {
-                Fitted::AsItIs => blocks.push(ContentBlock::image(base64(&bytes), mime_type)),
-                Fitted::Smaller(png) => {
-                    blocks.push(ContentBlock::image(base64(&png), "image/png"));
-                    let what = Description { mime_type: &mime_type, title: Some("displayed image") };
-                    if let Ok(kept) = store.put(&session, &bytes, what) {
-                        let mut link = Resource::new(kept.uri(), "the image in full size");
-                        link.mime_type = Some(mime_type);
-                        link.size = Some(kept.size_bytes);
-                        blocks.push(ContentBlock::resource_link(link));
-                    }
-                }
-                Fitted::NotAtAll => blocks.push(ContentBlock::text("(an image that cannot be shown was left out)")),
+    let content: Vec<ContentBlock> = [ContentBlock::text(text)].into_iter().chain(blocks).collect();
+    Ok(if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) })
+}
+
+/// Returns the tokens that each of so many images may have.
+fn image_tokens(count: usize) -> usize {
+    let room = TOKENS_MAX.saturating_sub(TEXT_TOKENS_MIN);
+    room.checked_div(count).unwrap_or(room).min(IMAGE_TOKENS_MAX)
+}
+
+/// Bytes of a text in JSON.
+fn json_bytes(text: &str) -> usize {
+    serde_json::to_string(text).map_or(usize::MAX, |json| json.len())
+}
+
+/// Makes images fit into `room` bytes together. Returns their blocks, with links to those that were made smaller, and notes on what was
+/// done to them. Blocks.
+fn image_blocks(
+    images: Vec<Picture>,
+    tokens: usize,
+    room: usize,
+    store: &ArtifactStore,
+    session: &str,
+) -> (Vec<ContentBlock>, Vec<String>) {
+    let (mut blocks, mut notes) = (Vec::new(), Vec::new());
+    let (mut room, total) = (room, images.len());
+    for (index, (mime_type, bytes)) in images.into_iter().enumerate() {
+        let number = index.saturating_add(1);
+        // What one does not need is there for those behind it.
+        let own = room.checked_div(total.saturating_sub(index)).unwrap_or(room);
+        let own = own.saturating_sub(BLOCK_BYTES.saturating_mul(2));
+        let (shown, note) = match fit(&bytes, size_of(own, tokens)) {
+            Fitted::AsItIs => (Some(ContentBlock::image(base64(&bytes), mime_type)), None),
+            Fitted::Smaller(Smaller { mime_type: kind, bytes: small, from, to }) => {
+                let note = match from == to {
+                    true => format!("image {number} was compressed: {} bytes were {}", small.len(), bytes.len()),
+                    false => format!("image {number} was made smaller: {}x{} of {}x{}", to.0, to.1, from.0, from.1),
+                };
+                (Some(ContentBlock::image(base64(&small), kind)), Some((note, mime_type)))
+            }
+            Fitted::Unreadable => (None, Some((format!("image {number} cannot be read, and was left out"), mime_type))),
+        };
+        let image = data_bytes(shown.as_ref());
+        blocks.extend(shown);
+        room = room.saturating_sub(image).saturating_sub(BLOCK_BYTES);
+        if let Some((note, mime_type)) = note {
+            notes.push(note);
+            let what = Description { mime_type: &mime_type, title: Some("displayed image") };
+            if let Ok(kept) = store.put(session, &bytes, what) {
+                let mut link = Resource::new(kept.uri(), format!("image {number} in full size"));
+                link.mime_type = Some(mime_type);
+                link.size = Some(kept.size_bytes);
+                blocks.push(ContentBlock::resource_link(link));
+                room = room.saturating_sub(BLOCK_BYTES);
             }
         }
-        blocks
-    });
-    content.extend(blocks.await?);
-    Ok(if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) })
+    }
+    (blocks, notes)
+}
+
+/// Returns the bytes of the data of a block.
+fn data_bytes(block: Option<&ContentBlock>) -> usize {
+    block.and_then(|block| block.as_image()).map_or(0, |image| image.data.len())
+}
+
+/// Size that an image may have that is given so many bytes as base64, and so many tokens.
+fn size_of(base64_bytes: usize, tokens: usize) -> Fit {
+    let pixels = u64::try_from(tokens).unwrap_or(u64::MAX).saturating_mul(PIXELS_A_TOKEN);
+    Fit { bytes: (base64_bytes / 4).saturating_mul(3), side: SIDE_MAX, pixels }
+}
+
+/// A text that is no output of a run, cut to what a reply may have.
+pub(super) fn cut_text(text: &str) -> String {
+    let (mut end, mut tokens) = (text.floor_char_boundary(REPLY_BYTES_MAX / 2), TOKENS_MAX.saturating_add(1));
+    while tokens > TOKENS_MAX {
+        tokens = estimated_tokens(&text[..end]);
+        if tokens > TOKENS_MAX {
+            let fits = end.saturating_mul(TOKENS_MAX).checked_div(tokens).unwrap_or(0);
+            end = text.floor_char_boundary(fits.min(end.saturating_sub(1)));
+        }
+    }
+    text[..end].to_owned()
 }
 
 /// A file that is read.
 pub(super) fn of_file(bytes: Vec<u8>, size: u64) -> Told {
-    let left_out = size.saturating_sub(bytes.len() as u64);
-    let block = match (String::from_utf8(bytes), left_out) {
-        (Ok(text), 0) => ContentBlock::text(text),
-        (Ok(text), left_out) => ContentBlock::text(format!("{text}\n\n({left_out} more bytes were left out)")),
-        (Err(error), left_out) => match (fitted(error.as_bytes()), image::guess_format(error.as_bytes())) {
-            (Fitted::AsItIs, Ok(format)) => ContentBlock::image(base64(error.as_bytes()), format.to_mime_type()),
-            (Fitted::Smaller(png), _) => ContentBlock::image(base64(&png), "image/png"),
-            _ => ContentBlock::text(format!(
-                "({} bytes that are no text; read them in a cell)",
-                left_out.saturating_add(error.as_bytes().len() as u64)
-            )),
-        },
+    let block = match String::from_utf8(bytes) {
+        Ok(text) => {
+            let shown = cut_text(&text);
+            match size.saturating_sub(shown.len() as u64) {
+                0 => ContentBlock::text(shown),
+                left_out => ContentBlock::text(format!("{shown}\n\n({left_out} more bytes were left out)")),
+            }
+        }
+        Err(error) => {
+            let bytes = error.as_bytes();
+            let own = REPLY_BYTES_MAX.saturating_sub(FRAME_BYTES);
+            match (fit(bytes, size_of(own, IMAGE_TOKENS_MAX)), image::guess_format(bytes)) {
+                (Fitted::AsItIs, Ok(format)) => ContentBlock::image(base64(bytes), format.to_mime_type()),
+                (Fitted::Smaller(small), _) => ContentBlock::image(base64(&small.bytes), small.mime_type),
+                _ => ContentBlock::text(format!("({size} bytes that are no text; read them in a cell)")),
+            }
+        }
     };
     Ok(CallToolResult::success(vec![block]))
-}
-
-/// Form in which an image is shown.
-enum Fitted {
-    AsItIs,
-    /// Scaled down, as PNG.
-    Smaller(Vec<u8>),
-    /// Left out, because it cannot be read.
-    NotAtAll,
-}
-
-/// Scales an image down to what clients accept. Blocks.
-fn fitted(bytes: &[u8]) -> Fitted {
-    let read = || {
-        let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;
-        let (width, _) = reader.into_dimensions().ok()?;
-        if width <= WIDTH_MAX && bytes.len() <= IMAGE_BYTES_MAX {
-            return Some(Fitted::AsItIs);
-        }
-        let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;
-        let mut limits = Limits::default();
-        limits.max_alloc = Some(DECODE_BYTES_MAX);
-        reader.limits(limits);
-        let image = reader.decode().ok()?;
-        let smaller = image.resize(WIDTH_MAX, WIDTH_MAX, FilterType::Triangle);
-        let mut png = Cursor::new(Vec::new());
-        smaller.write_to(&mut png, ImageFormat::Png).ok()?;
-        Some(Fitted::Smaller(png.into_inner()))
-    };
-    read().unwrap_or(Fitted::NotAtAll)
 }
 
 #[cfg(test)]
@@ -124,16 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_made_to_fit() {
-        let png = |width: u32| {
-            let mut bytes = Cursor::new(Vec::new());
-            image::DynamicImage::new_rgb8(width, 10).write_to(&mut bytes, ImageFormat::Png).expect("a picture");
-            bytes.into_inner()
-        };
-        assert!(matches!(fitted(&png(1_024)), Fitted::AsItIs));
-        let Fitted::Smaller(small) = fitted(&png(3_000)) else { panic!("it is made smaller") };
-        let found = ImageReader::new(Cursor::new(small)).with_guessed_format().expect("a format");
-        assert_eq!(found.into_dimensions().expect("dimensions").0, 1_024);
-        assert!(matches!(fitted(b"GIF89a, or so"), Fitted::NotAtAll));
+    fn texts_are_cut_to_what_a_reply_may_have() {
+        for text in ["word ".repeat(100_000), "1.5,".repeat(30_000), "世".repeat(100_000)] {
+            let cut = cut_text(&text);
+            assert!(text.starts_with(&cut) && cut.len() > 20_000, "{}", cut.len());
+            assert!(estimated_tokens(&cut) <= TOKENS_MAX);
+        }
+        assert_eq!(cut_text("short"), "short");
+    }
+
+    #[test]
+    fn images_have_less_the_more_there_are() {
+        assert_eq!([1, 8, 12, 24].map(image_tokens), [1_600, 1_250, 833, 416]);
     }
 }

@@ -5,7 +5,10 @@ use std::{fmt::Write, fs, path::Path, time::Duration};
 
 use cellar_bridges::HostBridges;
 use cellar_config::Granted;
-use cellar_engine::{Bridges, GuestName, Language, SessionConfig, bridges::ToolSpec};
+use cellar_engine::{
+    Bridges, GuestName, Language, SessionConfig,
+    bridges::{PackSpec, ToolSpec},
+};
 use cellar_hub::HubError;
 
 use super::Mcp;
@@ -16,6 +19,8 @@ const TOOLS_MAX: usize = 20;
 const PACKAGES_MAX: usize = 30;
 /// Characters of each one's description.
 const TOOL_CHARACTERS: usize = 80;
+/// Packs of primitives that are named; of more, the first.
+const PACKS_MAX: usize = 10;
 /// Timeout of asking the servers of tools what they offer.
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -33,7 +38,10 @@ pub(super) async fn eval(mcp: &Mcp, has_model: bool) -> String {
 
 pub(super) fn other(tool: &str) -> &'static str {
     match tool {
-        "reset" => "Gives a session fresh kernels: its names go, its files stay. For one language, or for all.",
+        "reset" => {
+            "Gives a session fresh kernels, for one language or for all: names, imports and tasks go. Files, tools, the packs of \
+             `runtime`, and notes of `runtime.selfref.context` stay."
+        }
         "snapshot" => {
             "Keeps the state of a session (all names, functions, half-read iterators) under an id. `fork` makes a session \
              of it."
@@ -47,6 +55,44 @@ pub(super) fn other(tool: &str) -> &'static str {
              An image is shown."
         }
     }
+}
+
+/// Returns what a client tells its model of the server as a whole.
+pub(super) fn instructions() -> &'static str {
+    "Cellar runs Python and JavaScript in sandboxes. `eval` runs cells in a session; name the session of an answer to go on with its \
+     names, imports and files. Show what matters: the value of the last expression, what is printed, and what `display` is given \
+     (tables, figures, images). Long output and large images are cut or made smaller, and the answer says so; `artifact://` names \
+     the whole, which cells read with `tool.read(path=…)`. In a cell `runtime.list_primitives()` lists functions of the host, and \
+     `runtime.get_primitive_spec(name)` says how one is called. `reset` forgets names and keeps files, tools and notes; `snapshot` \
+     and `fork` keep and copy the whole state."
+}
+
+/// Describes what cells find without an import.
+fn helpers(languages: &[Language]) -> String {
+    let waiting = if languages.contains(&Language::JavaScript) {
+        " In JavaScript those that touch files are awaited."
+    } else {
+        ""
+    };
+    format!(
+        "- There without an import: `display(value)`; `read`, `write`, `append`, `tree`, `env`, `diff`, `sort`, `uniq`, `counter`; \
+         `parallel`, `pipeline`; `output(name)` of an agent.{waiting} `artifact://` and `agent://` are read with `tool.read`."
+    )
+}
+
+/// Describes the packs of primitives, of which every session has one.
+fn packs(packs: &[PackSpec]) -> String {
+    let name = |pack: &PackSpec| match pack.description.as_str() {
+        "" => format!("`{}`", pack.name),
+        description => format!("`{}` ({})", pack.name, first_words(description)),
+    };
+    let mut named: Vec<String> = packs.iter().take(PACKS_MAX).map(name).collect();
+    named.push("`selfref` (notes that outlive resets; forks of the session)".to_owned());
+    format!(
+        "- `runtime` has packs of primitives: {}. `runtime.list_primitives()` names them all, \
+         `runtime.get_primitive_spec(\"selfref.fork.spawn\")` says how one is called.",
+        named.join(", ")
+    )
 }
 
 async fn described(languages: &[Language], granted: Result<Granted, HubError>) -> String {
@@ -87,14 +133,22 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
     if options.llm.is_some() {
         let _ = writeln!(text, "- {} asks a language model.", call_of(languages, "llm(prompt)"));
     }
-    if !options.agents.is_empty() {
+    let bridges = HostBridges::new(options);
+    let agents = bridges.grants().agents;
+    if !agents.is_empty() {
         let _ = writeln!(
             text,
-            "- {} hands a task to an agent that shares the session.",
-            call_of(languages, "agent(prompt)")
+            "- {} hands a task to an agent that shares the session: {}.",
+            call_of(languages, "agent(prompt)"),
+            agents[..agents.len().min(TOOLS_MAX)].join(", ")
         );
     }
-    let bridges = HostBridges::new(options);
+    let _ = writeln!(text, "{}\n{}", helpers(languages), packs(&bridges.packs()));
+    let _ = writeln!(
+        text,
+        "- `reset` of a cell begins with a fresh kernel of its language: names, imports and tasks go; files, tools, packs and notes \
+         stay."
+    );
     let tools = tokio::time::timeout(TOOLS_TIMEOUT, bridges.tools()).await.unwrap_or_default();
     if !tools.is_empty() {
         let form = |language: &Language| match language {
@@ -197,8 +251,12 @@ fn signature(tool: &ToolSpec) -> String {
         .take(8)
         .map(|name| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") })
         .collect();
-    let about: String = tool.description.lines().next().unwrap_or_default().chars().take(TOOL_CHARACTERS).collect();
-    format!("- {}({}): {about}\n", tool.name, names.join(", "))
+    format!("- {}({}): {}\n", tool.name, names.join(", "), first_words(&tool.description))
+}
+
+/// Returns the beginning of the first line of a description.
+fn first_words(description: &str) -> String {
+    description.lines().next().unwrap_or_default().chars().take(TOOL_CHARACTERS).collect()
 }
 
 #[cfg(test)]
@@ -219,7 +277,7 @@ mod tests {
         )
         .await;
         // A token has more than three characters of English and of code.
-        assert!(text.len() < 3_000, "{}\n{text}", text.len());
+        assert!(text.len() < 4_000, "{}\n{text}", text.len());
         for word in ["Python and JavaScript", "30 s", "512 MiB", "no network", "session"] {
             assert!(text.contains(word), "{word}: {text}");
         }
