@@ -216,10 +216,10 @@ fn agents_are_three_deep_at_most() {
 }
 
 /// The service of `fixtures/bridges/llm_server.py`.
-struct Service(Child, String);
+pub(crate) struct Service(Child, pub(crate) String);
 
 impl Service {
-    fn start() -> Service {
+    pub(crate) fn start() -> Service {
         let script = root().join("fixtures/bridges/llm_server.py");
         let mut process = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().expect("python3 starts");
         let mut port = String::new();
@@ -282,7 +282,7 @@ fn with_model(service: &Service, cells: &Value, flags: &[&str]) -> Value {
 }
 
 /// The prompt by which the model of the service does these steps.
-fn script(steps: &Value) -> String {
+pub(crate) fn script(steps: &Value) -> String {
     json!(format!("script {steps}")).to_string()
 }
 

@@ -6,7 +6,10 @@ use super::{
     workers::{Two, ask, run_in, session, worker},
     *,
 };
-use crate::support::Held;
+use crate::{
+    guests::bridges::{Service, script},
+    support::Held,
+};
 
 const TEXT: &str = r#"
 secrets = ["./secret"]
@@ -83,6 +86,19 @@ fn an_agent_runs_cells_in_the_process_of_the_tenant_whose_cell_called_it() {
     let refused = run_in(&served, &two.blue, &blue, "try: agent('request')\nexcept Exception as error: print(error)");
     assert!(refused.contains("no agent named `task`"), "{refused}");
     assert!(worker(store, "red").is_some() && worker(store, "blue").is_some());
+}
+
+#[test]
+fn the_bundled_agent_runs_cells_in_the_process_of_its_tenant() {
+    let (service, folder) = (Service::start(), tempfile::tempdir().expect("a folder"));
+    let model = format!("[llm]\nendpoint = \"{}\"\n[llm.tiers]\ndefault = \"medium\"\n[agents.helper]", service.1);
+    let own = "[agents.task]\ncommand = [\"python3\", \"SCRIPTS/agent.py\"]\n[agents.helper]";
+    let two = two(&TEXT.replace(own, &model), folder.path());
+    let served = two.tenants.serve();
+    let red = session(&served, &two.red);
+    let steps = json!([{"eval": [{"language": "py", "code": "total = sum(rows)\ntotal"}]}, {"say": "the sum is LAST"}]);
+    let code = format!("rows = [1, 2, 3]\nprint(agent({}), total)", script(&steps));
+    assert_eq!(run_in(&served, &two.red, &red, &code), "the sum is 6 6");
 }
 
 #[test]
