@@ -256,7 +256,7 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 13] = [
+    pub const ALL: [HostStatus; 14] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
         HostStatus::Call,

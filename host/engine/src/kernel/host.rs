@@ -33,13 +33,16 @@ pub struct Host {
     inner: Arc<Inner>,
 }
 
+/// A former build of a guest in a flavour: the names of both, and the digest of its image.
+type FormerKey = (GuestName, &'static str, String);
+
 struct Inner {
     config: HostConfig,
     /// The ticker holds them weakly.
     engines: Arc<Engines>,
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
     /// The same for former builds of guests, by their digests too.
-    former: Mutex<HashMap<(GuestName, &'static str, String), Arc<Guest>>>,
+    former: Mutex<HashMap<FormerKey, Arc<Guest>>>,
     sweep: Arc<Sweep>,
     turns: Arc<Turns>,
     /// Share of sessions that have no other.
