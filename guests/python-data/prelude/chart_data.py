@@ -100,9 +100,9 @@ def _scales(axes, known):
     for letter, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         is_words = isinstance(axis.units, category.UnitData)
         is_dates = _is_dated(axis) or any(_is_moment(next(iter(getattr(line, f"get_{letter}data")(orig=True)), None)) for line in known)
-        ticks, limits = axis.get_majorticklocs(), sorted(axis.get_view_interval())
+        ticks, limits = [float(tick) for tick in axis.get_majorticklocs()], sorted(axis.get_view_interval())
         texts = [label.get_text() for label in axis.get_majorticklabels()]
-        shown = [(tick, text) for tick, text in zip(ticks.tolist(), texts, strict=False) if limits[0] <= tick <= limits[1]]
+        shown = [(tick, text) for tick, text in zip(ticks, texts, strict=False) if limits[0] <= tick <= limits[1]]
         found[f"{letter}_ticks"] = [text for _, text in shown] if is_dates or is_words else [_number(tick) for tick, _ in shown]
         found[f"{letter}_tick_labels"] = [text for _, text in shown]
         found[f"{letter}_scale"] = "datetime" if is_dates else "categorical" if is_words else axis.get_scale()
@@ -152,7 +152,7 @@ def _bars(axes, container):
     """The bars of one group, each by the word below it."""
     is_turned = container.orientation == "horizontal"
     axis = axes.yaxis if is_turned else axes.xaxis
-    named = [(tick, label.get_text()) for tick, label in zip(axis.get_majorticklocs().tolist(), axis.get_majorticklabels(), strict=False)]
+    named = [(tick, label.get_text()) for tick, label in zip(map(float, axis.get_majorticklocs()), axis.get_majorticklabels(), strict=False)]
     found = []
     for bar in container:
         wide, at, value = (bar.get_height(), bar.get_y(), bar.get_width()) if is_turned else (bar.get_width(), bar.get_x(), bar.get_height())
