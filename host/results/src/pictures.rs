@@ -7,7 +7,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use image::{DynamicImage, ImageBuffer, ImageReader, Limits, Rgb, codecs::jpeg::JpegEncoder, imageops::FilterType};
+use image::{
+    DynamicImage, ImageBuffer, ImageFormat, ImageReader, Limits, Rgb, codecs::jpeg::JpegEncoder, imageops::FilterType,
+};
 
 /// Memory that reading a picture may take, in bytes.
 const DECODE_BYTES_MAX: u64 = 256 << 20;
@@ -15,6 +17,8 @@ const DECODE_BYTES_MAX: u64 = 256 << 20;
 const JPEG_QUALITY: u8 = 85;
 /// Attempts to make a picture small enough.
 const ATTEMPTS_MAX: usize = 12;
+/// Pixels of a picture up to which the largest size that fits is looked for.
+const REFINED_PIXELS_MAX: u64 = 1 << 20;
 /// Smallest side, in pixels, to which a picture is scaled.
 const SIDE_MIN: u32 = 16;
 
@@ -106,20 +110,31 @@ fn made_smaller(bytes: &[u8], fit: Fit) -> Option<Smaller> {
     // Of the factors that were tried, the largest that fits, with its file, and the smallest that does not.
     let (mut best, mut too_large): (Option<(f64, Smaller)>, f64) = (None, f64::INFINITY);
     let mut factor = 1.0;
+    // Pixels from which a picture is not worth the time of PNG: one that is as it was, or larger than one that was too large.
+    let is_png = image::guess_format(bytes).is_ok_and(|format| format == ImageFormat::Png);
+    let mut png_pixels = if is_png && bytes.len() > fit.bytes { pixels(from) } else { u64::MAX };
     for attempt in 0..ATTEMPTS_MAX {
         let to = fit.scaled(from, factor);
         let image = if to == from { whole.clone() } else { whole.resize_exact(to.0, to.1, FilterType::Triangle) };
-        match smallest(image, fit.bytes) {
+        let tries_png = pixels(to) < png_pixels;
+        match smallest(image, fit.bytes, tries_png) {
             Ok((mime_type, bytes)) => {
                 let is_near = bytes.len() >= (fit.bytes / 4).saturating_mul(3) || factor >= 1.0;
+                let is_slow = pixels(to) > REFINED_PIXELS_MAX;
                 best = Some((factor, Smaller { mime_type, bytes, from, to }));
-                if is_near || too_large.is_infinite() || attempt >= ATTEMPTS_MAX / 2 {
+                if is_near || is_slow || too_large.is_infinite() || attempt >= ATTEMPTS_MAX / 2 {
                     break;
                 }
                 factor = (factor + too_large) / 2.0;
             }
-            Err(length) if to.0.max(to.1) > SIDE_MIN && length < usize::MAX => {
+            Err((length, png_length)) if to.0.max(to.1) > SIDE_MIN && length < usize::MAX => {
                 too_large = factor;
+                if png_length > 0 {
+                    // A file has about as many bytes as the picture has pixels.
+                    let fits = u128::from(pixels(to)).saturating_mul(fit.bytes as u128);
+                    let fits = fits.checked_div(png_length as u128).unwrap_or(0).saturating_mul(5) / 4;
+                    png_pixels = png_pixels.min(u64::try_from(fits).unwrap_or(u64::MAX));
+                }
                 factor = match &best {
                     Some((fits, _)) if attempt < ATTEMPTS_MAX / 2 => (fits + too_large) / 2.0,
                     Some(_) => break,
@@ -132,12 +147,16 @@ fn made_smaller(bytes: &[u8], fit: Fit) -> Option<Smaller> {
     best.map(|(_, smaller)| smaller)
 }
 
-/// Returns the file of a picture, as PNG if that is small enough, else as JPEG, with its type.
+fn pixels((width, height): (u32, u32)) -> u64 {
+    u64::from(width).saturating_mul(u64::from(height))
+}
+
+/// Returns the file of a picture, as PNG if that is tried and small enough, else as JPEG, with its type.
 ///
 /// # Errors
-/// Neither is small enough: the bytes of the smaller one.
-fn smallest(image: DynamicImage, bytes_max: usize) -> Result<(&'static str, Vec<u8>), usize> {
-    let png = png(&image).unwrap_or_default();
+/// Neither is small enough: the bytes of the smaller one, and of that as PNG, or 0.
+fn smallest(image: DynamicImage, bytes_max: usize, tries_png: bool) -> Result<(&'static str, Vec<u8>), (usize, usize)> {
+    let png = if tries_png { png(&image).unwrap_or_default() } else { Vec::new() };
     if (1..=bytes_max).contains(&png.len()) {
         return Ok(("image/png", png));
     }
@@ -145,7 +164,8 @@ fn smallest(image: DynamicImage, bytes_max: usize) -> Result<(&'static str, Vec<
     if (1..=bytes_max).contains(&jpeg.len()) {
         return Ok(("image/jpeg", jpeg));
     }
-    Err([png.len(), jpeg.len()].into_iter().filter(|length| *length > 0).min().unwrap_or(usize::MAX))
+    let least = [png.len(), jpeg.len()].into_iter().filter(|length| *length > 0).min().unwrap_or(usize::MAX);
+    Err((least, png.len()))
 }
 
 /// Returns the factor by which the sides of a picture shrink whose file has too many bytes.
@@ -156,7 +176,7 @@ fn shrunk(most: usize, length: usize) -> f64 {
 
 fn png(image: &DynamicImage) -> Option<Vec<u8>> {
     let mut file = Cursor::new(Vec::new());
-    image.write_to(&mut file, image::ImageFormat::Png).ok()?;
+    image.write_to(&mut file, ImageFormat::Png).ok()?;
     Some(file.into_inner())
 }
 
