@@ -42,7 +42,7 @@ async fn what_it_calls_wrongly_is_told_it() {
     let said = work(&script, None, None).await.expect("an answer");
     assert!(said.as_str().is_some_and(|said| said.contains("$.cells[0].language")), "{said}");
     let script = json!([{"call": "browse", "arguments": {}}, {"say": "LAST"}]);
-    assert_eq!(work(&script, None, None).await, Ok("There is no tool `browse`.".into()));
+    assert_eq!(work(&script, None, None).await, Ok("There is no tool \"browse\".".into()));
 }
 
 #[tokio::test]
