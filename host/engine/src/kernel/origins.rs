@@ -260,7 +260,7 @@ impl Origins {
         self.cells.insert(origin.cell, origin.clone());
         let bytes =
             |cells: &BTreeMap<CellId, Arc<Origin>>| cells.values().map(|origin| origin.size_bytes()).sum::<usize>();
-        if self.cells.len() <= SCOPES_MAX && self.cells.len() % 64 != 0 {
+        if self.cells.len() <= SCOPES_MAX && !self.cells.len().is_multiple_of(64) {
             return;
         }
         let (_, reached) = self.reached();

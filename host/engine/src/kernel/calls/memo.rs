@@ -17,6 +17,9 @@ const BYTES_MAX: usize = 8 << 20;
 /// A fetch that is awaited.
 pub(crate) type Asking = Shared<BoxFuture<'static, Result<UnderWay, CallError>>>;
 
+/// The same while somebody awaits it.
+type WeakAsking = WeakShared<BoxFuture<'static, Result<UnderWay, CallError>>>;
+
 /// Name and canonical arguments of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FetchKey {
@@ -53,7 +56,7 @@ pub(crate) struct Memo {
     bytes: usize,
     under_way: Vec<UnderWay>,
     /// Fetches whose source was asked and has not answered, as long as somebody awaits them.
-    asked: Vec<(FetchKey, WeakShared<BoxFuture<'static, Result<UnderWay, CallError>>>)>,
+    asked: Vec<(FetchKey, WeakAsking)>,
 }
 
 /// A fetch whose rows are on their way to the disk, and still here.
