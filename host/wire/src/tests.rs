@@ -93,6 +93,18 @@ fn origin() -> Origin {
     }
 }
 
+fn failed_fetch() -> Fetch {
+    Fetch {
+        rows: 0,
+        columns: Vec::new(),
+        head: "[]".to_owned(),
+        tail: String::new(),
+        artifact: None,
+        error: Some("fred.GDPC1: the source does not answer".to_owned()),
+        ..fetch()
+    }
+}
+
 fn events() -> Vec<Event> {
     let cell = Cell {
         title: Some("load".to_owned()),
@@ -134,19 +146,7 @@ fn events() -> Vec<Event> {
                 ..fetch()
             }),
         },
-        EventKind::Fetched {
-            index: 0,
-            call: 7,
-            fetch: Box::new(Fetch {
-                rows: 0,
-                columns: Vec::new(),
-                head: text("[]"),
-                tail: String::new(),
-                artifact: None,
-                error: Some(text("fred.GDPC1: the source does not answer")),
-                ..fetch()
-            }),
-        },
+        EventKind::Fetched { index: 0, call: 7, fetch: Box::new(failed_fetch()) },
         EventKind::Bound {
             index: 0,
             origin: Box::new(origin()),
