@@ -28,7 +28,7 @@ def begin():
 
 
 def represent(figure):
-    """The chart as JSON; None where nobody asks for it, or it has other things than charts."""
+    """The chart as plain data; None where nobody asks for it, or it has other things than charts."""
     if _VARIABLE not in os.environ:
         return None
     try:
@@ -37,7 +37,7 @@ def represent(figure):
             return None
         title = figure.get_suptitle() or None
         whole = found[0] if len(found) == 1 else {"type": "superchart", "title": title, "elements": found}
-        return json.dumps(whole, allow_nan=False, default=_value)
+        return json.loads(json.dumps(whole, allow_nan=False, default=_value))
     except Exception:  # noqa: BLE001 - a picture is shown all the same
         return None
 

@@ -208,7 +208,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 fn long_output_is_cut_and_the_result_says_so() {
     let result = result_of("py", &["for n in range(20000): print('line', n)"], &[]);
     let truncation = &result["details"]["meta"]["truncation"];
-    assert_eq!((&truncation["truncatedBy"], &truncation["totalLines"]), (&json!("bytes"), &json!(20_000)));
+    assert_eq!((&truncation["truncatedBy"], &truncation["totalLines"]), (&json!("lines"), &json!(20_000)));
     let text = text(&result);
     assert!(text.starts_with("line 0\n") && text.ends_with("line 19999"), "{} bytes", text.len());
     assert!(text.len() < 52_000 && text.contains("bytes left out; all of it is in /"));

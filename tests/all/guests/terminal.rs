@@ -198,7 +198,7 @@ display({'name': 'x' * 60, 'list': list(range(30))})
     }
     let plain = crate::support::run(&mut cellar_with_guests(["run", path])).stdout;
     assert!(
-        plain.contains("line 50\n") && plain.contains("Some **bold** words") && plain.contains("\"city\": \"Oslo\""),
+        plain.contains("line 50\n") && plain.contains("Some **bold** words") && plain.contains("'city': 'Oslo'"),
         "{plain}"
     );
 }

@@ -1,5 +1,6 @@
 // What calls carry is JSON: values that it cannot hold are refused in words, so that none arrives as something else.
 const { isArray } = Array;
+const { isRawJSON } = JSON;
 const { getPrototypeOf, getOwnPropertySymbols, prototype: { toString, propertyIsEnumerable } } = Object;
 
 // Objects whose contents are not their properties.
@@ -40,6 +41,7 @@ function mapped(map, around) {
 }
 
 function contents(value, around, key) {
+  if (isRawJSON(value)) return value;
   // What says itself what JSON it is, such as a Date or a URL.
   if (typeof value.toJSON === "function") {
     if (value instanceof Date && Number.isNaN(value.getTime())) refuse("Date");
@@ -63,7 +65,7 @@ function plain(value, around, key) {
       if (!Number.isFinite(value)) throw new TypeError(`Out of range float values are not JSON compliant: ${value}`);
       return value;
     case "undefined": return refuse("undefined");
-    case "bigint": return refuse("BigInt");
+    case "bigint": return typeof value.toJSON === "function" ? plain(value.toJSON(key), around, key) : refuse("BigInt");
     case "symbol": return refuse("a symbol");
     case "function": return refuse("a function");
   }

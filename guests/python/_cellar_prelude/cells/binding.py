@@ -11,6 +11,7 @@ itself, as `list.append` makes it, binds no name.
 
 import dis
 import re
+import sys
 
 import _cellar
 
@@ -21,13 +22,11 @@ _CODE_MAX, _NAME_MAX, _NAMES_MAX, _FUNCTIONS_MAX = 1 << 16, 256, 4096, 500
 
 # The code of each cell that is traced: its statements, and its last expression. The namespace of cells.
 _codes = {}
-_names = {}
+_names = vars(sys.modules["__main__"])
 
 
 def begin(cell, names, body, last):
     """Traces a cell that is about to run this code."""
-    global _names
-    _names = names
     _codes[cell] = body, last
     _cellar.trace_names(cell, names)
 

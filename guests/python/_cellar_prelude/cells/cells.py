@@ -14,7 +14,7 @@ from _cellar_prelude.cells import binding, threads
 from _cellar_prelude.notebook import display, habits, history, ipython, magics
 from _cellar_prelude.notebook.history import file_name
 from _cellar_prelude.platform import faults, modules, sandbox, streams
-from _cellar_prelude.platform.loop import futures, made
+from _cellar_prelude.platform.loop import futures, made, made_by_key
 from _cellar_prelude.platform.loop import install as install_loop
 from _cellar_prelude.platform.sandbox import STOP_CLASSES, CellStopped, ProcessEnded
 
@@ -25,6 +25,8 @@ _COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 loop = install_loop()
 _Task = asyncio.Task
+# The set within the weak one.
+_scheduled_tasks = asyncio.tasks._scheduled_tasks.data
 
 # The namespace of all cells.
 main = sys.modules["__main__"]
@@ -258,7 +260,7 @@ def _end(cell, outcome):
         magics.end(cell)
     binding.end(cell, names, outcome is None)
     live.discard(cell)
-    if asyncio.tasks._scheduled_tasks.data or made:
+    if _scheduled_tasks or made_by_key:
         _look_at_tasks(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)

@@ -44,6 +44,7 @@ _on_fatal = _on_unhandled = None
 
 # What nobody may await besides tasks: futures of `gather` and of executors, each with its context.
 made = weakref.WeakKeyDictionary()
+made_by_key = made.data
 
 _create_task = asyncio.base_events.BaseEventLoop.create_task
 _run_in_executor = asyncio.base_events.BaseEventLoop.run_in_executor
@@ -324,7 +325,8 @@ def _gathering(self, children, *, loop):
 
 def futures():
     """(future, context) of each task and future that nobody may await."""
-    tasks = [(task, task.get_context()) for task in list(asyncio.tasks._scheduled_tasks)]
+    tasks = sorted(asyncio.tasks._scheduled_tasks, key=lambda task: (len(task.get_name()), task.get_name()))
+    tasks = [(task, task.get_context()) for task in tasks]
     return tasks + list(made.items()) if made else tasks
 
 

@@ -231,7 +231,7 @@ impl Line {
     }
 }
 
-/// What a text that begins with the escape character begins with.
+/// Beginning of a text that starts with the escape character.
 enum Escape {
     /// An escape that moves the cursor or erases, and its parameter.
     Cursor { length: usize, action: char, count: Option<usize> },
