@@ -16,9 +16,10 @@ const SHARES_MAX: usize = 64;
 const SHARE_BYTES_MIN: usize = 1_000;
 /// Size in bytes of a part of a window from which the reference to the whole text stands in it.
 const SHARE_WITH_PLACE_BYTES: usize = 1_200;
+
 impl RunResult {
-    /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`] and
-    /// [`WINDOW_LINES`]. Never empty: a run that showed nothing says so.
+    /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`](super::window::WINDOW_BYTES)
+    /// and [`WINDOW_LINES`](super::window::WINDOW_LINES). Never empty: a run that showed nothing says so.
     pub fn shown(&self) -> Shown {
         self.shown_in(Share::WHOLE)
     }
