@@ -43,6 +43,13 @@ impl Table {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {}
 
+/// Nothing: no columns are made here.
+impl From<Vec<u8>> for Columns {
+    fn from(_: Vec<u8>) -> Columns {
+        Columns {}
+    }
+}
+
 impl Columns {
     /// Returns the number of remaining bytes.
     pub fn len(&self) -> usize {

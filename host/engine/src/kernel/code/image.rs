@@ -38,9 +38,11 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, Linker};
 
 use super::{listed::Listed, manifest::Manifest, processor};
+#[cfg(feature = "bake")]
+use crate::contract::config::Target;
 use crate::{
     contract::{
-        config::{HostConfig, Stops, Target},
+        config::{HostConfig, Stops},
         error::Error,
     },
     formats::snapshot::Image,
