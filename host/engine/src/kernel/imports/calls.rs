@@ -35,20 +35,20 @@ impl StoreData {
     ) -> wasmtime::Result<Result<T, CallError>> {
         Ok(answer_of(self.block_call(cell, call.into()).await?, take))
     }
+}
 
-    async fn call_for_json(&mut self, cell: u32, call: Call) -> wasmtime::Result<Result<String, CallError>> {
-        self.call_for(cell, call, taking!(Response::Json(json) => json)).await
-    }
+/// Writes both forms of a call that can be started: one waits for its answer, the other begins it, and its answer comes
+/// with a later entry.
+macro_rules! both_forms {
+    ($call:ident, $start:ident($($name:ident: $type:ty),*) -> $value:ty, $made:expr, $take:expr) => {
+        async fn $call(&mut self, cell: u32, $($name: $type),*) -> wasmtime::Result<Result<$value, CallError>> {
+            self.call_for(cell, $made, $take).await
+        }
 
-    async fn call_for_channel<T>(
-        &mut self,
-        cell: u32,
-        call: impl Into<Call>,
-        take: impl FnOnce(ChannelAnswer) -> Option<T>,
-    ) -> wasmtime::Result<Result<T, CallError>> {
-        let take = |response| if let Response::Channel(answer) = response { take(answer) } else { None };
-        self.call_for(cell, call, take).await
-    }
+        async fn $start(&mut self, cell: u32, $($name: $type),*) -> wasmtime::Result<u64> {
+            StoreData::start_call(self, cell, Call::from($made)).await
+        }
+    };
 }
 
 impl tools::Host for StoreData {
@@ -64,18 +64,12 @@ impl tools::Host for StoreData {
         self.taped(Import::ToolsGranted, (), |_| Ok(tools.into_iter().map(Into::into).collect::<Vec<_>>()))
     }
 
-    async fn call(
-        &mut self,
-        cell: u32,
-        name: String,
-        arguments: String,
-    ) -> wasmtime::Result<Result<String, CallError>> {
-        self.call_for_json(cell, Call::Tool { name, arguments }).await
-    }
-
-    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
-    }
+    both_forms!(
+        call,
+        start_call(name: String, arguments: String) -> String,
+        Call::Tool { name, arguments },
+        taking!(Response::Json(json) => json)
+    );
 
     async fn take_answer(&mut self, call: u64) -> wasmtime::Result<Option<types::Answer>> {
         StoreData::take_answer(self, call).await
@@ -96,19 +90,12 @@ impl primitives::Host for StoreData {
         })
     }
 
-    async fn call(
-        &mut self,
-        cell: u32,
-        pack: String,
-        name: String,
-        arguments: String,
-    ) -> wasmtime::Result<Result<String, CallError>> {
-        self.call_for_json(cell, Call::Primitive { pack, name, arguments }).await
-    }
-
-    async fn start_call(&mut self, cell: u32, pack: String, name: String, arguments: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Primitive { pack, name, arguments }).await
-    }
+    both_forms!(
+        call,
+        start_call(pack: String, name: String, arguments: String) -> String,
+        Call::Primitive { pack, name, arguments },
+        taking!(Response::Json(json) => json)
+    );
 }
 
 impl fetches::Host for StoreData {
@@ -118,29 +105,12 @@ impl fetches::Host for StoreData {
         })
     }
 
-    async fn call(
-        &mut self,
-        cell: u32,
-        connector: String,
-        fetch: String,
-        arguments: String,
-        refresh: bool,
-    ) -> wasmtime::Result<Result<types::LentTable, CallError>> {
-        let call = Call::Fetch { name: FetchName { connector, fetch }, arguments, refresh };
-        self.call_for(cell, call, taking!(Response::Lent(table) => table.into())).await
-    }
-
-    async fn start_call(
-        &mut self,
-        cell: u32,
-        connector: String,
-        fetch: String,
-        arguments: String,
-        refresh: bool,
-    ) -> wasmtime::Result<u64> {
-        let call = Call::Fetch { name: FetchName { connector, fetch }, arguments, refresh };
-        StoreData::start_call(self, cell, call).await
-    }
+    both_forms!(
+        call,
+        start_call(connector: String, fetch: String, arguments: String, refresh: bool) -> types::LentTable,
+        Call::Fetch { name: FetchName { connector, fetch }, arguments, refresh },
+        taking!(Response::Lent(table) => table.into())
+    );
 
     fn take(&mut self, table: u64, length: u32) -> wasmtime::Result<Vec<u8>> {
         self.taped(Import::Take, (table, length), |data| Ok(data.tables.take(table, length)))
@@ -174,99 +144,56 @@ impl session::Host for StoreData {
 }
 
 impl tables::Host for StoreData {
-    async fn convert(&mut self, cell: u32, conversion: tables::Conversion) -> wasmtime::Result<Result<u64, CallError>> {
-        self.call_for(cell, conversion, taking!(Response::Written(bytes) => bytes)).await
-    }
+    both_forms!(
+        convert,
+        start_convert(conversion: tables::Conversion) -> u64,
+        conversion,
+        taking!(Response::Written(bytes) => bytes)
+    );
 
-    async fn start_convert(&mut self, cell: u32, conversion: tables::Conversion) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, conversion.into()).await
-    }
+    both_forms!(
+        load,
+        start_load(name: String, version: Option<u64>, target: String) -> types::DatasetVersion,
+        Call::Table(TableCall::Load { name, version, target }),
+        taking!(Response::Dataset(dataset) => dataset.into())
+    );
 
-    async fn load(
-        &mut self,
-        cell: u32,
-        name: String,
-        version: Option<u64>,
-        target: String,
-    ) -> wasmtime::Result<Result<types::DatasetVersion, CallError>> {
-        let call = Call::Table(TableCall::Load { name, version, target });
-        self.call_for(cell, call, taking!(Response::Dataset(dataset) => dataset.into())).await
-    }
+    both_forms!(
+        read,
+        start_read(name: String, version: Option<u64>) -> types::LentTable,
+        Call::Table(TableCall::Read { name, version }),
+        taking!(Response::Lent(table) => table.into())
+    );
 
-    async fn start_load(
-        &mut self,
-        cell: u32,
-        name: String,
-        version: Option<u64>,
-        target: String,
-    ) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::Load { name, version, target })).await
-    }
+    both_forms!(
+        list,
+        start_list(name: Option<String>) -> String,
+        Call::Table(TableCall::List { name }),
+        taking!(Response::Json(json) => json)
+    );
 
-    async fn read(
-        &mut self,
-        cell: u32,
-        name: String,
-        version: Option<u64>,
-    ) -> wasmtime::Result<Result<types::LentTable, CallError>> {
-        let call = Call::Table(TableCall::Read { name, version });
-        self.call_for(cell, call, taking!(Response::Lent(table) => table.into())).await
-    }
+    both_forms!(
+        publish,
+        start_publish(name: String, source: String, read: Vec<String>) -> types::DatasetVersion,
+        Call::Table(TableCall::Publish { name, source, read }),
+        taking!(Response::Dataset(dataset) => dataset.into())
+    );
 
-    async fn start_read(&mut self, cell: u32, name: String, version: Option<u64>) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::Read { name, version })).await
-    }
-
-    async fn list(&mut self, cell: u32, name: Option<String>) -> wasmtime::Result<Result<String, CallError>> {
-        self.call_for_json(cell, Call::Table(TableCall::List { name })).await
-    }
-
-    async fn start_list(&mut self, cell: u32, name: Option<String>) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::List { name })).await
-    }
-
-    async fn publish(
-        &mut self,
-        cell: u32,
-        name: String,
-        source: String,
-        read: Vec<String>,
-    ) -> wasmtime::Result<Result<types::DatasetVersion, CallError>> {
-        let call = Call::Table(TableCall::Publish { name, source, read });
-        self.call_for(cell, call, taking!(Response::Dataset(dataset) => dataset.into())).await
-    }
-
-    async fn start_publish(
-        &mut self,
-        cell: u32,
-        name: String,
-        source: String,
-        read: Vec<String>,
-    ) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Table(TableCall::Publish { name, source, read })).await
-    }
-
-    async fn draw(&mut self, cell: u32, drawing: tables::Drawing) -> wasmtime::Result<Result<u64, CallError>> {
-        self.call_for(cell, drawing, taking!(Response::Written(bytes) => bytes)).await
-    }
-
-    async fn start_draw(&mut self, cell: u32, drawing: tables::Drawing) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, drawing.into()).await
-    }
+    both_forms!(
+        draw,
+        start_draw(drawing: tables::Drawing) -> u64,
+        drawing,
+        taking!(Response::Written(bytes) => bytes)
+    );
 }
 
 impl processes::Host for StoreData {
-    async fn run(
-        &mut self,
-        cell: u32,
-        request: processes::ProcessRequest,
-    ) -> wasmtime::Result<Result<types::ProcessEnd, CallError>> {
-        self.call_for(cell, request, taking!(Response::Process(end) => (*end).into())).await
-    }
-
-    async fn start_run(&mut self, cell: u32, request: processes::ProcessRequest) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, request.into()).await
-    }
+    both_forms!(
+        run,
+        start_run(request: processes::ProcessRequest) -> types::ProcessEnd,
+        request,
+        taking!(Response::Process(end) => (*end).into())
+    );
 
     async fn order(&mut self, cell: u32) -> wasmtime::Result<Result<String, CallError>> {
         self.call_for(cell, Call::Process(ProcessCall::Order), taking!(Response::Text(order) => order)).await
@@ -278,25 +205,20 @@ impl processes::Host for StoreData {
 
     async fn make_pipes(&mut self, cell: u32, count: u32) -> wasmtime::Result<Result<Vec<u64>, CallError>> {
         let call = ChannelCall::MakePipes { count: usize::try_from(count).unwrap_or(usize::MAX) };
-        self.call_for_channel(cell, call, taking!(ChannelAnswer::Pipes(pipes) => pipes)).await
+        self.call_for(cell, call, taking!(Response::Channel(ChannelAnswer::Pipes(pipes)) => pipes)).await
     }
 
     async fn make_box(&mut self, cell: u32, capacity: Option<u64>) -> wasmtime::Result<Result<u64, CallError>> {
         let call = ChannelCall::MakeBox { capacity };
-        self.call_for_channel(cell, call, taking!(ChannelAnswer::Box(number) => number)).await
+        self.call_for(cell, call, taking!(Response::Channel(ChannelAnswer::Box(number)) => number)).await
     }
 
-    async fn transfer(
-        &mut self,
-        cell: u32,
-        request: processes::TransferRequest,
-    ) -> wasmtime::Result<Result<types::Transferred, CallError>> {
-        self.call_for_channel(cell, request, taking!(ChannelAnswer::Transferred(done) => done.into())).await
-    }
-
-    async fn start_transfer(&mut self, cell: u32, request: processes::TransferRequest) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, request.into()).await
-    }
+    both_forms!(
+        transfer,
+        start_transfer(request: processes::TransferRequest) -> types::Transferred,
+        request,
+        taking!(Response::Channel(ChannelAnswer::Transferred(done)) => done.into())
+    );
 
     async fn close(
         &mut self,
@@ -305,52 +227,30 @@ impl processes::Host for StoreData {
         end: processes::PipeEnd,
     ) -> wasmtime::Result<Result<(), CallError>> {
         let call = ChannelCall::Close { pipe, end: end.into() };
-        self.call_for_channel(cell, call, taking!(ChannelAnswer::Done => ())).await
+        self.call_for(cell, call, taking!(Response::Channel(ChannelAnswer::Done) => ())).await
     }
 
-    async fn put(
-        &mut self,
-        cell: u32,
-        into: u64,
-        message: String,
-        timeout: Option<u64>,
-    ) -> wasmtime::Result<Result<bool, CallError>> {
-        let call = ChannelCall::Put { into, message, timeout: timeout.map(Duration::from_nanos) };
-        self.call_for_channel(cell, call, taking!(ChannelAnswer::Put(is_put) => is_put)).await
-    }
+    both_forms!(
+        put,
+        start_put(into: u64, message: String, timeout: Option<u64>) -> bool,
+        ChannelCall::Put { into, message, timeout: timeout.map(Duration::from_nanos) },
+        taking!(Response::Channel(ChannelAnswer::Put(is_put)) => is_put)
+    );
 
-    async fn start_put(
-        &mut self,
-        cell: u32,
-        into: u64,
-        message: String,
-        timeout: Option<u64>,
-    ) -> wasmtime::Result<u64> {
-        let call = ChannelCall::Put { into, message, timeout: timeout.map(Duration::from_nanos) };
-        StoreData::start_call(self, cell, call.into()).await
-    }
-
-    async fn take(
-        &mut self,
-        cell: u32,
-        from: u64,
-        keep: bool,
-        timeout: Option<u64>,
-    ) -> wasmtime::Result<Result<Option<String>, CallError>> {
-        let call = ChannelCall::Take { from, keep, timeout: timeout.map(Duration::from_nanos) };
-        self.call_for_channel(cell, call, taking!(ChannelAnswer::Taken(message) => message)).await
-    }
-
-    async fn start_take(&mut self, cell: u32, from: u64, keep: bool, timeout: Option<u64>) -> wasmtime::Result<u64> {
-        let call = ChannelCall::Take { from, keep, timeout: timeout.map(Duration::from_nanos) };
-        StoreData::start_call(self, cell, call.into()).await
-    }
+    both_forms!(
+        take,
+        start_take(from: u64, keep: bool, timeout: Option<u64>) -> Option<String>,
+        ChannelCall::Take { from, keep, timeout: timeout.map(Duration::from_nanos) },
+        taking!(Response::Channel(ChannelAnswer::Taken(message)) => message)
+    );
 
     async fn count(&mut self, cell: u32, of: u64) -> wasmtime::Result<Result<u64, CallError>> {
-        self.call_for_channel(cell, ChannelCall::Count { of }, taking!(ChannelAnswer::Count(count) => count)).await
+        self.call_for(cell, ChannelCall::Count { of }, taking!(Response::Channel(ChannelAnswer::Count(count)) => count))
+            .await
     }
 
     async fn forget(&mut self, cell: u32, channels: Vec<u64>) -> wasmtime::Result<Result<(), CallError>> {
-        self.call_for_channel(cell, ChannelCall::Forget { channels }, taking!(ChannelAnswer::Done => ())).await
+        self.call_for(cell, ChannelCall::Forget { channels }, taking!(Response::Channel(ChannelAnswer::Done) => ()))
+            .await
     }
 }
