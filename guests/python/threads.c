@@ -87,7 +87,7 @@ static uint64_t last_order;
 static int callers;
 /* When the current thread got its turn; 0 when that has to be asked first. */
 static uint64_t turn_began;
-/* Set while the guest works for no cell: no thread but the main one has a turn. */
+/* Set while the guest works for no cell: no thread but the visitor has a turn. */
 static bool is_held;
 static const char *refusal;
 /* Threads that were alive in a memory that was captured. */
@@ -446,10 +446,10 @@ static void end(void) {
     }
     me->is_away = false;
     has_visit_ended = me == visitor;
-    struct thread *next = has_visit_ended ? &door : next_to_run();
     if (has_visit_ended) {
         visitor = NULL;
     }
+    struct thread *next = has_visit_ended ? &door : next_to_run();
     cellar_running = next;
     thread_resume_later(next->index);
 }

@@ -1,8 +1,8 @@
 """Functions that the host answers: tools, language models, agents, input, network.
 
-Each has two forms. Called plainly it suspends the whole kernel until the answer is there. `.aio(...)` gives a coroutine:
+Each has two forms. Called plainly it suspends the thread that calls until the answer is there. `.aio(...)` gives a coroutine:
 the call is made when the coroutine starts, and other code runs while the answer is awaited. Plain calls at the top level
-of a cell are rewritten to the second form; see `rewrite`.
+of a cell are rewritten to the second form, which needs no thread; see `rewrite`.
 """
 
 import asyncio

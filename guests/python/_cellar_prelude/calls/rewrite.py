@@ -71,11 +71,11 @@ for name, helper in {
     setattr(builtins, name, helper)
 
 
-# Finds any of the names of functions with a second form in a source: a list of one, which stays bound.
-_patterns = []
-# Names of functions with a second form, of which so many are kept.
+# Names of functions with a second form; where there are more than so many, later ones wait in threads.
 _names = set()
 _NAMES_MAX = 1000
+# Finds any of them in a source: a list of one, which stays bound.
+_patterns = []
 
 
 def forget():
@@ -264,7 +264,7 @@ def rewrite(tree, names):
     known = {name for name, value in names.items() if pools.waiting_form(value) is not None}
     rewriter = _Rewriter(known)
     rewriter.visit(tree)
-    if len(known) + len(_names) <= _NAMES_MAX and not known <= _names:
+    if not known <= _names and len(known | _names) <= _NAMES_MAX:
         _names.update(known)
         _patterns[:] = [re.compile(r"\b(?:%s)\b" % "|".join(map(re.escape, sorted(_names))))]
     return rewriter.changed

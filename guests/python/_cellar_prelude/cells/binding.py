@@ -25,10 +25,10 @@ _codes = {}
 _names = vars(sys.modules["__main__"])
 
 
-def begin(cell, names, body, last):
+def begin(cell, body, last):
     """Traces a cell that is about to run this code."""
     _codes[cell] = body, last
-    _cellar.trace_names(cell, names)
+    _cellar.trace_names(cell, _names)
 
 
 def forget():
@@ -38,7 +38,7 @@ def forget():
         _cellar.traced_names(cell)
 
 
-def end(cell, names, completed):
+def end(cell, completed):
     """Tells the host what a cell has bound and deleted, if it is traced."""
     if cell not in _codes:
         return
@@ -49,7 +49,7 @@ def end(cell, names, completed):
     found = sorted(name for name in found if len(name) <= _NAME_MAX and not _NOT_OF_CELLS.fullmatch(name))
     left_out = max(len(found) - _NAMES_MAX, 0)
     found = found[:_NAMES_MAX]
-    bound, deleted = [name for name in found if name in names], [name for name in found if name not in names]
+    bound, deleted = [name for name in found if name in _names], [name for name in found if name not in _names]
     _cellar.bound(cell, bound, deleted, _read(code, last) if found else [], left_out)
 
 

@@ -258,7 +258,7 @@ def _end(cell, outcome):
         if show_left is not None:
             _shared.context.copy().run(_in_cell, cell, _show_left_of_failed)
         magics.end(cell)
-    binding.end(cell, names, outcome is None)
+    binding.end(cell, outcome is None)
     live.discard(cell)
     if _scheduled_tasks or made_by_key:
         _look_at_tasks(cell)
@@ -441,7 +441,7 @@ def start(cell, source, traces_names=False):
         loop.keep_ground()
         body, last, silenced = _safely(_prepare, cell, source, filename)
         if traces_names:
-            _safely(binding.begin, cell, names, body, last)
+            _safely(binding.begin, cell, body, last)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
             _safely(_start_task, cell, body, last, silenced)
         else:

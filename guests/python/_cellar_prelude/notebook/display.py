@@ -312,8 +312,11 @@ def _formatter(value):
 
 
 def _from_registered(value):
-    """What the formatter that users registered gives: `_NONE` when it fails, which is told, and None when that showed itself."""
+    """What the formatter that users registered gives, or None when that showed itself. `_NONE` when there is no formatter, or when
+    it fails, which is told."""
     formatter = _formatter(value)
+    if formatter is None:
+        return _NONE
     try:
         made = formatter(value)
     except Exception as error:  # noqa: BLE001 - told, and the value is shown without it
@@ -445,9 +448,7 @@ def _by_itself(value, include, exclude):
 
 def represent(value, include=None, exclude=None):
     """All representations of a value by MIME type; empty when the value showed itself."""
-    found = _NONE
-    if _registered and _formatter(value) is not None:
-        found = _from_registered(value)
+    found = _from_registered(value) if _registered else _NONE
     if found is _NONE:
         found = _by_itself(value, include, exclude)
     if found is None:
