@@ -330,10 +330,10 @@ impl From<StopsName> for Stops {
 pub(crate) enum TargetName {
     /// This machine's
     Native,
-    /// Intel since 2009, AMD since 2011
+    /// Processors with SSE4.2: Intel since 2009, AMD since 2011
     #[value(name = "x86-64-v2")]
     X86_64V2,
-    /// Those with AVX2: Intel since 2013, AMD since 2015
+    /// Processors with AVX2: Intel since 2013, AMD since 2015
     #[value(name = "x86-64-v3")]
     X86_64V3,
 }

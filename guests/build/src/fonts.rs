@@ -64,7 +64,7 @@ cut.subset(font)
 font.save(sys.argv[2])
 "#;
 
-/// What the fonts are made from.
+/// Returns the digest's inputs: this recipe and the packages that cut the fonts.
 pub(crate) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     inputs.text("recipe", include_str!("fonts.rs"));

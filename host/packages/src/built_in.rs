@@ -1,7 +1,7 @@
 //! Packages that a guest has in its image, for pip: empty wheels that say their names and versions.
 //!
-//! What needs Pillow can be added where a guest has Pillow. Without these, pip would find none for every machine, and go
-//! back to a version of long ago that did not need it.
+//! They let pip add packages that need, for example, Pillow to a guest that has it. Without them pip finds no wheel of
+//! Pillow that runs everywhere, and goes back to an old version of the package that did not need it.
 
 use std::{
     fs::{self, File},

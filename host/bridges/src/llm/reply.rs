@@ -162,7 +162,7 @@ impl Choice {
     /// Returns the answer as a message of the conversation, and as a turn. Calls without an id or a name get one.
     ///
     /// # Errors
-    /// Those of [`Choice::text`].
+    /// Fails as [`Choice::text`] does.
     pub(super) fn into_turn(self, model: &str) -> Result<(Value, Turn), CallError> {
         let text = self.text(model)?.to_owned();
         let calls = self.message.tool_calls.unwrap_or_default();
@@ -189,7 +189,7 @@ impl Choice {
     /// in a code fence of three backticks.
     ///
     /// # Errors
-    /// Those of [`Choice::text`].
+    /// Fails as [`Choice::text`] does.
     pub(super) fn object_text(&self, model: &str) -> Result<&str, CallError> {
         let text = self.text(model)?.trim();
         let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

@@ -103,7 +103,7 @@ pub(super) static LOOK: Object = Object::new(
 #[derive(JsonSchema)]
 struct Sessions {
     sessions: Vec<ServedSessionJson>,
-    /// What to give as `after` for the next page; null on the last.
+    /// Value of `after` for the next page; null on the last page.
     next: Option<String>,
 }
 
@@ -111,7 +111,7 @@ struct Sessions {
 #[derive(JsonSchema)]
 struct Snapshots {
     snapshots: Vec<SnapshotJson>,
-    /// What to give as `after` for the next page; null on the last.
+    /// Value of `after` for the next page; null on the last page.
     next: Option<String>,
 }
 
@@ -119,7 +119,7 @@ struct Snapshots {
 #[derive(JsonSchema)]
 struct Datasets {
     datasets: Vec<DatasetJson>,
-    /// What to give as `after` for the next page; null on the last.
+    /// Value of `after` for the next page; null on the last page.
     next: Option<String>,
 }
 
