@@ -103,7 +103,7 @@ test: all-guests test-setup ## Run every test
 	@$(MAKE) --no-print-directory --jobs=3 data packages suites tests-compiled
 	@$(CELLAR) bake --fuel probe python javascript
 	@$(CELLAR) bake --target x86-64-v3 python javascript
-	@$(CARGO) test --release --locked --workspace --doc
+	@CELLAR_GUESTS=$(CURDIR)/target/guests $(CARGO) test --release --locked --workspace --doc
 	@CELLAR_SERVE_ISOLATE=tenant $(CARGO) nextest run --release --locked --workspace --test all --no-fail-fast \
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
 	@$(CELLAR) bake --stops safepoints python javascript

@@ -34,6 +34,7 @@ fn errors() -> Vec<CliError> {
         Error::GuestImport { path: path(), import: text("wasi:cli/environment") },
         Error::GuestMissing { guest: GuestName::PythonData, path: path() },
         Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.12.0") },
+        Error::GuestsUnknown,
         Error::InputRequest(text("r-1")),
         Error::Kernel { language, source: not_found().into() },
         Error::KernelsExhausted,

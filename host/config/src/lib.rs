@@ -95,11 +95,11 @@ impl Folders {
     /// # Errors
     /// `Folder`: none was named and the user has none.
     pub fn host_config(&self, kernels_max: u32, stops: Stops) -> Result<HostConfig, SetupError> {
-        let guests = self.guests.clone().or_else(guests_beside_program).or_else(|| {
+        let guests = self.guests.clone().or_else(HostFolders::installed_guests).or_else(|| {
             let data = dirs::data_dir()?;
             Some(data.join("cellar").join("guests"))
         });
-        let cache = self.cache.clone().or_else(|| Some(dirs::cache_dir()?.join("cellar")));
+        let cache = self.cache.clone().or_else(HostFolders::user_cache);
         let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
         let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
         // Room for more kernels would only cost the start.
@@ -165,16 +165,6 @@ pub fn artifacts_afar(table: &ArtifactsTable) -> Result<Option<ArtifactsAfar>, S
 
 fn unusable(what: String) -> SetupError {
     ArtifactError::Remote { doing: "use", source: io::Error::other(what) }.into()
-}
-
-/// Folders of the guests, relative to the folder above that of the program: after a build, and in an installation.
-const GUESTS: [&str; 2] = ["guests", "lib/cellar/guests"];
-
-/// The guests that were built or installed with the program, if they are there.
-fn guests_beside_program() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-    let above = program.parent()?.parent()?;
-    GUESTS.map(|folder| above.join(folder)).into_iter().find(|guests| guests.is_dir())
 }
 
 /// Settings of a session that its caller gives besides its `cellar.toml`, or instead of it.

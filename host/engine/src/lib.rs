@@ -12,14 +12,10 @@
 //! use cellar_engine::{Cell, Host, HostConfig, HostFolders, Language, SessionConfig};
 //!
 //! # async fn example() -> Result<(), cellar_engine::Error> {
-//! let folders = HostFolders { guests: "target/guests".into(), cache: "/var/cache/cellar".into() };
-//! let host = Host::open(HostConfig::new(folders))?;
+//! let host = Host::open(HostConfig::new(HostFolders::installed()?))?;
 //! let session = host.session(SessionConfig::default())?;
-//! let run = session.run(vec![
-//!     Cell::new(Language::Python, "squares = [n * n for n in range(10)]"),
-//!     Cell::new(Language::Python, "sum(squares)"),
-//! ])?;
-//! let result = run.collect_result().await;
+//! session.run(vec![Cell::new(Language::Python, "squares = [n * n for n in range(10)]")])?.collect_result().await;
+//! let result = session.run(vec![Cell::new(Language::Python, "sum(squares)")])?.collect_result().await;
 //! assert_eq!(result.text(), "285");
 //! # Ok(())
 //! # }
@@ -41,7 +37,7 @@
 //!
 //! # Features
 //!
-//! All are on by default.
+//! All are off unless asked for.
 //!
 //! - `bake`: [`guests::bake`], and with it a compiler. Without it, a host loads what another build with the same wasmtime
 //!   has baked and compiled, for a processor like its own.

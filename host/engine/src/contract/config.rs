@@ -1,6 +1,8 @@
 //! Configuration that an embedder chooses before it opens a host.
 
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
+
+use super::error::Error;
 
 /// Path of the workspace in guests; their working directory and home.
 pub const WORKSPACE: &str = "/workspace";
@@ -146,6 +148,46 @@ pub struct HostFolders {
     pub guests: PathBuf,
     /// See [`HostConfig::cache`].
     pub cache: PathBuf,
+}
+
+/// Folders of the guests, relative to the folder above that of a program: after a build, and in an installation.
+const GUESTS: [&str; 2] = ["guests", "lib/cellar/guests"];
+
+impl HostFolders {
+    /// Folders that the command line of this user uses. The guests are those of the variable `CELLAR_GUESTS`, those that were built or
+    /// installed with this program or with the `cellar` in `PATH`, or those in the user's data folder (`~/.local/share/cellar/guests`), in
+    /// this order; the cache is that of `CELLAR_CACHE` or the user's (`~/.cache/cellar`). Blocks.
+    ///
+    /// # Errors
+    /// `GuestsUnknown`: there are none at any of these places, or the user has no home folder.
+    pub fn installed() -> Result<HostFolders, Error> {
+        let named = |variable: &str| env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let guests = named("CELLAR_GUESTS").or_else(HostFolders::installed_guests);
+        let cache = named("CELLAR_CACHE").or_else(HostFolders::user_cache);
+        match (guests, cache) {
+            (Some(guests), Some(cache)) => Ok(HostFolders { guests, cache }),
+            _ => Err(Error::GuestsUnknown),
+        }
+    }
+
+    /// Folder of the guests that [`HostFolders::installed`] finds without its variable. Blocks.
+    pub fn installed_guests() -> Option<PathBuf> {
+        let program = env::current_exe().ok();
+        let paths = env::var_os("PATH").unwrap_or_default();
+        let commands = env::split_paths(&paths).map(|folder| folder.join("cellar")).filter(|path| path.is_file());
+        let beside = |program: PathBuf| {
+            let program = program.canonicalize().ok()?;
+            let above = program.parent()?.parent()?;
+            GUESTS.map(|folder| above.join(folder)).into_iter().find(|guests| guests.is_dir())
+        };
+        let of_user = || Some(dirs::data_dir()?.join("cellar").join("guests")).filter(|guests| guests.is_dir());
+        program.into_iter().chain(commands).find_map(beside).or_else(of_user)
+    }
+
+    /// Folder in which this user's command line keeps baked guests.
+    pub fn user_cache() -> Option<PathBuf> {
+        Some(dirs::cache_dir()?.join("cellar"))
+    }
 }
 
 impl HostConfig {

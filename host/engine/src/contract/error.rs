@@ -42,8 +42,15 @@ pub enum Error {
     #[error("guest `{}` imports `{import}`, which is not part of cellar:kernel", path.display())]
     GuestImport { path: PathBuf, import: String },
 
+    /// No installed guests were found.
+    #[error(
+        "no guests are installed: neither with this program nor with the `cellar` in PATH, nor in the user's data folder; name \
+         their folder in CELLAR_GUESTS"
+    )]
+    GuestsUnknown,
+
     /// A guest has not been baked by this build of the engine.
-    #[error("guest `{name}` is not baked for this host: {reason}")]
+    #[error("guest `{name}` is not baked for this host, as `cellar bake` does: {reason}")]
     NotBaked { name: String, reason: String },
 
     /// Baking failed.
@@ -183,6 +190,7 @@ impl Error {
             Error::GuestBroken { .. } => "guest-broken",
             Error::GuestVersion { .. } => "guest-version",
             Error::GuestImport { .. } => "guest-import",
+            Error::GuestsUnknown => "guests-unknown",
             Error::NotBaked { .. } => "not-baked",
             Error::Bake { .. } => "bake",
             Error::Engine(_) => "engine",
