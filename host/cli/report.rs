@@ -333,7 +333,9 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::GuestMissing { guest: GuestName::PythonData, .. } => {
             "build it with `make data-guest`, or name the folder of the guests with --guests"
         }
-        Error::GuestsUnknown | Error::GuestMissing { .. } => "build the guests with `make guests`, or name their folder with --guests",
+        Error::GuestsUnknown | Error::GuestMissing { .. } => {
+            "build the guests with `make guests`, or name their folder with --guests"
+        }
         Error::GuestBroken { .. } | Error::GuestVersion { .. } | Error::GuestImport { .. } => {
             "build the guests again with `make guests`"
         }

@@ -57,7 +57,6 @@ impl Door {
         let folder = private_folder()?;
         let path = folder.path().join(SOCKET_NAME);
         let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let task = tokio::spawn(accept(listener, usher));
         Ok(Door { path, task, _folder: folder })
     }

@@ -247,10 +247,13 @@ fn dependencies_come_from_the_registry_under_licences_that_are_allowed() {
 }
 
 #[test]
-fn only_three_files_of_the_engine_have_unsafe_code() {
+fn only_files_that_are_named_here_have_unsafe_code() {
     for file in tracked_files() {
-        let unsafe_files = ["code/image.rs", "scheduling/beats.rs", "capture/memory.rs"];
-        let may_be = unsafe_files.iter().any(|name| file.ends_with(Path::new("host/engine/src/kernel").join(name)));
+        let of_kernels = ["code/image.rs", "scheduling/beats.rs", "capture/memory.rs"]
+            .map(|name| format!("engine/src/kernel/{name}"));
+        // The last is native code of an attacker, which a test has.
+        let may_be = of_kernels.iter().map(String::as_str).chain(["server/tests/hole/system_calls.rs"]);
+        let may_be = may_be.map(|name| Path::new("host").join(name)).any(|name| file.ends_with(name));
         if file.extension().is_none_or(|extension| extension != "rs") || may_be || file.ends_with("tidy.rs") {
             continue;
         }

@@ -12,9 +12,9 @@ use crate::{IsolationError, Needs};
 /// Newest landlock interface whose features are used, if the kernel has them.
 const NEWEST: ABI = ABI::V6;
 
-/// Files that every program of the system reads: libraries that name lookups load, names, certificates, time zones, and the
-/// kernel's information on this process and on the machine.
-const SYSTEM: [&str; 30] = [
+/// Files that every program of the system reads: libraries, time zones, fonts, and the kernel's information on this process and on the
+/// machine.
+const SYSTEM: [&str; 18] = [
     "/lib",
     "/lib64",
     "/usr/lib",
@@ -24,13 +24,26 @@ const SYSTEM: [&str; 30] = [
     "/usr/share/fonts",
     "/usr/local/share/fonts",
     "/etc/fonts",
-    "/usr/share/ca-certificates",
-    "/usr/local/share/ca-certificates",
     "/etc/ld.so.cache",
     "/etc/localtime",
-    "/etc/ssl",
-    "/etc/pki",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/sys/vm",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/dev/urandom",
+];
+/// Files that whoever connects reads besides: names and certificates, and no keys.
+const NETWORK: [&str; 15] = [
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
     "/etc/ca-certificates",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
     "/etc/hosts",
     "/etc/host.conf",
     "/etc/resolv.conf",
@@ -38,13 +51,6 @@ const SYSTEM: [&str; 30] = [
     "/etc/gai.conf",
     "/etc/services",
     "/run/systemd/resolve",
-    "/proc/self",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/sys",
-    "/sys/devices/system",
-    "/sys/fs/cgroup",
-    "/dev/urandom",
 ];
 /// Device that such a program also writes to.
 const NOWHERE: &str = "/dev/null";
@@ -93,8 +99,9 @@ pub(crate) fn restrict(needs: &Needs) -> Result<(), IsolationError> {
     if !needs.local_sockets {
         write.remove(AccessFs::MakeSock);
     }
-    let named = CERTIFICATES.into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    let readable = SYSTEM.into_iter().map(PathBuf::from).chain(named).chain(needs.read.iter().cloned());
+    let certificates = CERTIFICATES.into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let network = NETWORK.into_iter().map(PathBuf::from).chain(certificates).filter(|_| needs.connects);
+    let readable = SYSTEM.into_iter().map(PathBuf::from).chain(network).chain(needs.read.iter().cloned());
     let status = ruleset
         .add_rules(path_beneath_rules(readable, read))
         .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&needs.write, write)))

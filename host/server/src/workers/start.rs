@@ -32,6 +32,8 @@ use crate::{
 
 /// Timeout of a worker's start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between the end of a worker's calls and its own.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Notes that wait to be read.
 const NOTES_WAITING_MAX: usize = 64;
 /// Variables of this program's environment that workers inherit: folders and the log filter.
@@ -210,25 +212,24 @@ async fn watch_over(
     if let Some(mut errors) = process.stderr.take() {
         tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await });
     }
-    // One that says what has no meaning is not answered any more; its cells hear that nobody answers.
-    let answering = async move {
-        if let Err(error) = answering.await {
-            tracing::warn!(%error, "the calls of a worker are not answered any more");
-        }
-        std::future::pending::<()>().await;
-    };
     let ended = tokio::select! {
-        ended = process.wait() => ended,
-        () = answering => return,
+        ended = process.wait() => Ok(ended),
+        answered = answering => match answered {
+            // It closes its connection when it ends.
+            Ok(()) => tokio::time::timeout(END_TIMEOUT, process.wait()).await.map_err(|_| "it makes no calls any more".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
     };
     match ended {
-        Ok(status) if status.success() => tracing::info!(tenant, "a worker has gone"),
-        Ok(_) if process.held_too_much() => {
+        Err(reason) => tracing::error!(tenant, reason, "a worker cannot be relied on, and is killed"),
+        Ok(Ok(status)) if status.success() => tracing::info!(tenant, "a worker has gone"),
+        Ok(Ok(_)) if process.held_too_much() => {
             tracing::error!(tenant, "a worker held more memory than `worker_memory_mib` says, and was ended");
         }
-        Ok(status) => tracing::error!(tenant, %status, "a worker was lost"),
-        Err(error) => tracing::error!(tenant, %error, "a worker was lost"),
+        Ok(Ok(status)) => tracing::error!(tenant, %status, "a worker was lost"),
+        Ok(Err(error)) => tracing::error!(tenant, %error, "a worker was lost"),
     }
+    drop(process);
     drop((folder, room));
     over.send_replace(true);
 }

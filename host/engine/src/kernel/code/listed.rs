@@ -6,9 +6,9 @@
 //! root could have changed it since it was installed, and root can change this program as well.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, DirBuilder, File},
     io::Read,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -112,7 +112,7 @@ impl Note {
     /// Notes it. Where nothing can be written, the file is compared again the next time.
     fn keep(&self) {
         let Some(folder) = self.place.parent() else { return };
-        if fs::create_dir_all(folder).is_ok() && fs::set_permissions(folder, Permissions::from_mode(0o700)).is_ok() {
+        if DirBuilder::new().recursive(true).mode(0o700).create(folder).is_ok() {
             let _ = replace(&self.place, self.text.as_bytes());
         }
     }
