@@ -15,6 +15,7 @@
 
 mod change;
 mod memory;
+mod requests;
 mod targets;
 
 use std::{

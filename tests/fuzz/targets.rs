@@ -52,7 +52,7 @@ pub(crate) struct Target {
     pub(crate) open: fn(&mut Vec<Vec<u8>>) -> Try,
 }
 
-pub(crate) const TARGETS: [Target; 9] = [
+pub(crate) const TARGETS: [Target; 10] = [
     Target { name: "snapshot", cases: 3_000, bytes: 1 << 30, open: snapshot },
     Target { name: "recording", cases: 1_000, bytes: 1 << 30, open: recording },
     Target { name: "lines", cases: 50_000, bytes: 0, open: lines },
@@ -62,6 +62,7 @@ pub(crate) const TARGETS: [Target; 9] = [
     Target { name: "chart", cases: 40, bytes: 0, open: chart },
     Target { name: "notebook", cases: 60, bytes: 0, open: notebook },
     Target { name: "guest", cases: 200, bytes: 2 << 30, open: guest },
+    Target { name: "request", cases: 1_000, bytes: 256 << 20, open: crate::requests::requests },
 ];
 
 /// A host of the probe guest, and what its sessions run on.
