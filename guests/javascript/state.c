@@ -9,6 +9,7 @@ uint64_t started_at;
 ending_t ending;
 cellar_kernel_types_stop_reason_t stop_reason;
 int32_t exit_status;
+exit_code_t exit_code;
 uint64_t script_deadline;
 bool script_expired;
 JSValue cellar_context = JS_UNDEFINED;

@@ -43,6 +43,13 @@ extern ending_t ending;
 extern cellar_kernel_types_stop_reason_t stop_reason;
 extern int32_t exit_status;
 
+// The status that a cell has set for its end and that is not 0, and which cell it was; of several the last.
+typedef struct {
+    uint32_t cell;
+    int32_t status;
+} exit_code_t;
+extern exit_code_t exit_code;
+
 // What the running code runs in the context of: jobs, promises and timers that it makes keep it. Undefined outside.
 extern JSValue cellar_context;
 

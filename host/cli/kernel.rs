@@ -132,7 +132,7 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         command.word("--env", variable);
     }
     for (flag, number) in limits.given() {
-        command.word(&format!("--{flag}"), &number.to_string());
+        command.word(&format!("--{flag}"), &number);
     }
     for (flag, is_set) in [("--no-charts", no_charts), ("--per-call", per_call)] {
         if *is_set {

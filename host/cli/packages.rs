@@ -24,8 +24,8 @@ const NATIVE: [&str; 10] =
     ["contourpy", "kiwisolver", "lxml", "markupsafe", "matplotlib", "numpy", "pandas", "pillow", "pyyaml", "regex"];
 /// Folder of the guest with the packages that it compiles.
 const UNCOMPILED: &str = "/uncompiled";
-/// Seconds that compiling may take.
-const COMPILE_SECONDS: u64 = 600;
+/// Milliseconds that compiling may take.
+const COMPILE_MILLISECONDS: u64 = 600_000;
 /// Compiles every module below a folder into bytecode that does not depend on the time of its file. What is no Python of this
 /// version stays as it is.
 const COMPILE: &str = r#"
@@ -132,7 +132,7 @@ async fn compile(folders: &Folders, fetched: &Fetched) -> Result<(), CliError> {
     let Some(folder) = fetched.uncompiled() else { return Ok(()) };
     print_progress("compiling in a sandbox");
     let mounts = vec![format!("{}:{UNCOMPILED}:rw", folder.display())];
-    let limits = LimitSettings { timeout: Some(COMPILE_SECONDS), ..LimitSettings::default() };
+    let limits = LimitSettings { timeout: Some(COMPILE_MILLISECONDS), ..LimitSettings::default() };
     let overrides = Overrides { mounts, limits, ..Overrides::default() };
     let session = setup::open_session(folders, SessionRequest { overrides, ..SessionRequest::default() }).await?;
     let cell = Cell::new(Language::Python, COMPILE);

@@ -183,7 +183,7 @@ fn tagged(title: &str, cell: Cell) -> Result<Cell, &str> {
 
 fn with_tag(cell: Cell, tag: &str) -> Result<Cell, &str> {
     if let Some(seconds) = tag.strip_prefix("timeout=") {
-        let timeout = seconds.parse().map(Duration::from_secs).ok();
+        let timeout = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let timeout = timeout.filter(|timeout| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(timeout));
         return Ok(Cell { timeout: Some(timeout.ok_or(tag)?), ..cell });
     }
@@ -206,7 +206,7 @@ fn is_tag(word: &str) -> bool {
 /// Returns a hint at the valid tag that was meant.
 fn tag_hint(tag: &str) -> String {
     if tag.contains('=') {
-        return format!("say {TIMEOUT}=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+        return format!("say {TIMEOUT}=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs_f64(), TIMEOUT_MAX.as_secs_f64());
     }
     match language_meant(tag).or_else(|| nearest(tag, &[RESET])) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -294,7 +294,7 @@ mod tests {
             ("[rb] x", "rb", "brackets hold `py` or `js`"),
             ("[Python] x", "Python", "did you mean `py`?"),
             ("[js rest]", "rest", "did you mean `reset`?"),
-            ("[timout=5] x", "timout=5", "say timeout=SECONDS, from 1 to 600"),
+            ("[timout=5] x", "timout=5", "say timeout=SECONDS, from 0.1 to 600"),
             ("[reset slowly]", "slowly", "brackets hold"),
         ] {
             let refused = cells(&format!("# %% {marker}\n1\n"), Language::Python).expect_err(marker);

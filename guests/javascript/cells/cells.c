@@ -410,7 +410,12 @@ static void end_shown(cell_t *cell) {
         cell->lingers_until = cellar_kernel_control_monotonic_clock() + LINGERS_NANOSECONDS;
     if (timers_keep(cell->id, cell->lingers_until))
         return;
-    glue_finish(cell->id, &(cellar_kernel_types_outcome_t){.tag = CELLAR_KERNEL_TYPES_OUTCOME_COMPLETE});
+    cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_COMPLETE};
+    if (exit_code.cell == cell->id && exit_code.status != 0) {
+        outcome.tag = CELLAR_KERNEL_TYPES_OUTCOME_EXITED;
+        outcome.val.exited = exit_code.status;
+    }
+    glue_finish(cell->id, &outcome);
     release_cell(cell);
 }
 

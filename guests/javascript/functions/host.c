@@ -36,6 +36,15 @@ static JSValue exit_now(JSContext *ctx, JSValueConst this_value, int argc, JSVal
     return JS_Throw(ctx, error);
 }
 
+// setExitCode(status): the cell that now runs ends with this status, unless that is 0
+static JSValue set_exit_code(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int32_t status;
+    if (JS_ToInt32(ctx, &status, argv[0]))
+        return JS_EXCEPTION;
+    exit_code = (exit_code_t){.cell = glue_cell, .status = status};
+    return JS_UNDEFINED;
+}
+
 // currentCell(): the number of the cell that runs
 static JSValue current_cell(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     return JS_NewUint32(ctx, glue_cell);
@@ -122,6 +131,7 @@ void add_host_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("enqueueTick", 1, tick),
         JS_CFUNC_DEF("context", 0, get_context),
         JS_CFUNC_DEF("setContext", 1, set_context),
+        JS_CFUNC_DEF("setExitCode", 1, set_exit_code),
         JS_CFUNC_DEF("currentCell", 0, current_cell),
         JS_CFUNC_DEF("source", 1, source),
         JS_CFUNC_DEF("lexicals", 0, lexicals),

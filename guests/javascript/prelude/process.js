@@ -8,6 +8,8 @@
   const NODE_VERSION = "20.20.2";
 
   let environment;
+  // What a program is given to read in `process.argv`, which the host hands over as a variable.
+  let programArguments = [];
   // Read when it is first looked at: most cells never do.
   Object.defineProperty(kit, "environment", {
     get() {
@@ -23,6 +25,8 @@
     for (const name of Object.keys(environment)) delete environment[name];
     const flat = host.environment();
     for (let i = 0; i < flat.length; i += 2) environment[flat[i]] = flat[i + 1];
+    programArguments = environment.CELLAR_ARGUMENTS === undefined ? [] : JSON.parse(environment.CELLAR_ARGUMENTS).slice(1);
+    delete environment.CELLAR_ARGUMENTS;
     environment.HOME ??= host.workingDirectory();
     environment.PATH ??= "/usr/local/bin:/usr/bin:/bin";
   };
@@ -39,7 +43,10 @@
   };
   // The session has changed.
   kit.configure = () => {
-    if (environment !== undefined) readEnvironment();
+    if (environment !== undefined) {
+      readEnvironment();
+      if (programArguments.length > 0) argv = undefined;
+    }
     if (zone !== undefined || host.hasZone()) followZone();
     kit.bindConnectors();
   };
@@ -93,7 +100,19 @@
     host.enqueueTick(() => task(...values));
   }
 
+  // Of the cell that set it: it ends with this status.
   let exitCode;
+  let exitCodeCell;
+  function setExitCode(value) {
+    const status = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
+    if (status !== undefined && status !== null && !Number.isInteger(status)) {
+      throw kit.invalidArgument("code", "integer", value);
+    }
+    [exitCode, exitCodeCell] = [value, host.currentCell()];
+    host.setExitCode(status ?? 0);
+  }
+  const exitCodeOfCell = () => (exitCodeCell === host.currentCell() ? exitCode : undefined);
+
 
   function emitWarning(warning, options, code) {
     const given = typeof options === "string" ? { type: options, code } : (options ?? {});
@@ -109,17 +128,17 @@
   // Who listens is told once, and may set another status; nothing of this program is left for later cells to end.
   let isExiting = false;
   function exit(status) {
-    if (status !== undefined) exitCode = status;
+    if (status !== undefined) setExitCode(status);
     if (!isExiting && emitter !== undefined) {
       isExiting = true;
       try {
-        emitter.emit("exit", Number(exitCode ?? 0));
+        emitter.emit("exit", Number(exitCodeOfCell() ?? 0));
       } finally {
         isExiting = false;
         emitter.removeAllListeners("exit");
       }
     }
-    const ended = Number(exitCode ?? 0);
+    const ended = Number(exitCodeOfCell() ?? 0);
     exitCode = undefined;
     host.exit(ended);
   }
@@ -181,10 +200,8 @@
     allowedNodeEnvironmentFlags: new Set(),
   };
   Object.defineProperty(process, "exitCode", {
-    get: () => exitCode,
-    set: (value) => {
-      exitCode = value;
-    },
+    get: exitCodeOfCell,
+    set: setExitCode,
     enumerable: true,
     configurable: true,
   });
@@ -196,9 +213,12 @@
   let argv;
   Object.defineProperty(process, "argv", {
     get() {
-      const made = argv ?? ["/usr/bin/node", kit.cellFile()];
-      if (host.currentCell() !== 0) argv = made;
-      return made;
+      if (argv !== undefined) return argv;
+      const named = ["/usr/bin/node", kit.cellFile()];
+      if (host.currentCell() === 0) return named;
+      // Arguments come with the environment.
+      argv = kit.environment && [...named, ...programArguments];
+      return argv;
     },
     set: (value) => void (argv = value),
     enumerable: true,

@@ -119,6 +119,12 @@ def reseed(seed):
 
 def configure(seed, environment, folder, packages, granted):
     """Makes the kernel belong to a session. What is as it was baked is not written: the pages it lies on stay shared."""
+    arguments = environment.pop("CELLAR_ARGUMENTS", None)
+    if arguments is not None:
+        import json
+
+        # What a program is given to read, with its own name before it.
+        sys.argv = json.loads(arguments)
     environment.setdefault("HOME", folder)
     # Nothing is looked for there; programs take it for granted that it is set.
     environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")

@@ -407,7 +407,7 @@ mod tests {
             limits.timeout
         };
         assert_eq!(granted("", None), TIMEOUT_GRANTED_MAX);
-        assert_eq!(granted("", Some(5)), Duration::from_secs(5));
+        assert_eq!(granted("", Some(5_000)), Duration::from_secs(5));
         assert_eq!(granted("[limits]\ntimeout = 7", None), Duration::from_secs(7));
     }
 

@@ -2,7 +2,7 @@
 
 mod declared;
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use schemars::SchemaGenerator;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use declared::{Value, limits};
 pub use declared::{Limit, LimitGrants, LimitsJson, Unit};
 
 /// Shortest cell timeout.
-pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+pub const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// Longest timeout that a cell may ask for.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Longest timeout that a session may give to cells that ask for none: of one at which a person sits, who can interrupt.
@@ -140,13 +140,17 @@ pub const RECORDING_BYTES_MAX: u64 = 4 << 30;
 /// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 
+/// Timeouts of cells, in milliseconds.
+const TIMES: RangeInclusive<u64> = 100..=600_000;
+const _: () = assert!(TIMEOUT_MIN.as_millis() == 100 && TIMEOUT_MAX.as_millis() == 600_000);
+
 limits! {
     /// Time of a cell that asks for none
     /// Long enough for most work; a cell that hangs holds its caller no longer.
-    timeout: Duration { timeout: Seconds, 1..=TIMEOUT_MAX.as_secs(), Some(30), --timeout }
+    timeout: Duration { timeout: Seconds, TIMES, Some(30), --timeout }
     /// The longest that a cell may ask for
     /// Longer work goes into several cells, which share names.
-    timeout_max: Duration { timeout_max: Seconds, 1..=TIMEOUT_MAX.as_secs(), Some(TIMEOUT_MAX.as_secs()) }
+    timeout_max: Duration { timeout_max: Seconds, TIMES, Some(TIMEOUT_MAX.as_secs()) }
     /// Time between the soft and the hard stop
     /// The soft stop keeps the session's state, the hard one may not.
     grace: Duration { grace_ms: Milliseconds, 10..=60_000, Some(1_000) }
@@ -218,7 +222,7 @@ impl Limits {
         let range = TIMEOUT_MIN..=TIMEOUT_GRANTED_MAX;
         for (name, timeout) in [("timeout", self.timeout), ("timeout_max", self.timeout_max)] {
             if !range.contains(&timeout) {
-                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_GRANTED_MAX.as_secs());
+                let (least, most) = (TIMEOUT_MIN.as_secs_f64(), TIMEOUT_GRANTED_MAX.as_secs_f64());
                 return Err(format!("the limit `{name}` is {timeout:?}; it may be {least} to {most} s"));
             }
         }

@@ -2,9 +2,12 @@
 //!
 //! A check goes on after a fault, so that one look at the messages is enough to mend a document. Read [`At`] first.
 
-use std::{fmt, ops::RangeInclusive};
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
-use cellar_core::text::{list, nearest};
+use cellar_core::{
+    limits::{Limit, Unit},
+    text::{list, nearest},
+};
 use cellar_secrets::quote;
 
 use serde_json::Number;
@@ -168,6 +171,36 @@ impl<'a> At<'a> {
             self.expected(format_args!("an integer from {least} to {most}"), problems);
         }
         number
+    }
+
+    /// The setting of a limit.
+    pub fn limit(&self, limit: &Limit, problems: &mut Problems) -> Option<u64> {
+        if limit.unit != Unit::Seconds {
+            return self.integer(limit.range.clone(), problems);
+        }
+        let number = match self.node {
+            Node::Number(number) => number.as_f64().and_then(|number| limit.setting_of(number)),
+            _ => None,
+        };
+        if number.is_none() {
+            self.expected(format_args!("a number from {}", limit.range_in_words()), problems);
+        }
+        number
+    }
+
+    /// A time in seconds within a range.
+    pub fn seconds(&self, range: RangeInclusive<Duration>, problems: &mut Problems) -> Option<Duration> {
+        let number = match self.node {
+            Node::Number(number) => number.as_f64().and_then(|number| Duration::try_from_secs_f64(number).ok()),
+            _ => None,
+        };
+        let time = number.filter(|time| range.contains(time));
+        if time.is_none() {
+            let (least, most) = range.into_inner();
+            let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
+            self.expected(format_args!("a number from {least} to {most}"), problems);
+        }
+        time
     }
 
     /// The items of an array that is not empty.

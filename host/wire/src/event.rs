@@ -19,6 +19,7 @@ mod fetch;
 mod form;
 mod origin;
 
+use crate::request::Seconds;
 use form::As;
 
 pub(crate) use fetch::FetchJson;
@@ -279,7 +280,7 @@ struct CellJson {
     title: Option<String>,
     /// Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    timeout: Option<u64>,
+    timeout: Option<Seconds>,
     reset: bool,
 }
 
@@ -380,7 +381,7 @@ impl From<&Cell> for CellJson {
             language: cell.language.code().to_owned(),
             code: cell.code.to_string(),
             title: cell.title.clone(),
-            timeout: cell.timeout.map(|timeout| timeout.as_secs()),
+            timeout: cell.timeout.map(Seconds),
             reset: cell.reset,
         }
     }
@@ -392,7 +393,7 @@ impl From<CellJson> for Cell {
             language: Language::from_code(&cell.language).unwrap_or(Language::Probe),
             code: cell.code.into(),
             title: cell.title,
-            timeout: cell.timeout.map(Duration::from_secs),
+            timeout: cell.timeout.map(|Seconds(timeout)| timeout),
             reset: cell.reset,
         }
     }

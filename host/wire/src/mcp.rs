@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
-    request::{cell, cells as cells_of, languages},
+    request::{cell, cells as cells_of, language_names, languages},
     server::{body, bounded, name},
 };
 
@@ -134,10 +134,10 @@ fn files(fields: &Fields<'_>, problems: &mut Problems) -> Option<McpCall> {
 
 /// The schema of a tool's arguments, where cells may be in these languages.
 pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
-    let languages: Vec<&str> = languages.iter().map(|language| language.code()).collect();
+    let languages = language_names(languages);
     let session = json!({"type": "string", "description": "Name of a session, as an earlier answer has it."});
     let seconds = json!({
-        "type": "integer", "minimum": limits::TIMEOUT_MIN.as_secs(), "maximum": limits::TIMEOUT_MAX.as_secs(),
+        "type": "number", "minimum": limits::TIMEOUT_MIN.as_secs_f64(), "maximum": limits::TIMEOUT_MAX.as_secs(),
         "description": "Seconds that the cell may take.",
     });
     let cell = json!({

@@ -1,13 +1,19 @@
 //! Objects that callers write. One table of members is what is read, what is checked and what the schema says.
 
-use cellar_core::{cell::Language, limits::CELLS_MAX, origin::SEEN_MAX};
-use schemars::{Schema, SchemaGenerator, json_schema};
+use std::time::Duration;
+
+use cellar_core::{
+    cell::Language,
+    limits::{CELLS_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
+    origin::SEEN_MAX,
+};
+use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use crate::{
     check::{At, Fields, Problems},
     json::Node,
-    request::{CellJson, LANGUAGES, language},
+    request::{CellJson, LANGUAGES, Seconds, language, language_names},
     stdio::ToolJson,
 };
 
@@ -46,6 +52,8 @@ pub(crate) enum Kind {
     TextOrNull(Text),
     /// A whole number in a range, in the format of a type. What is as large as the type may be has no maximum in the schema.
     Integer { least: u64, most: u64, format: &'static str },
+    /// Seconds that a cell may take, with fractions.
+    Timeout,
     /// Such a number, or null.
     IntegerOrNull { least: u64, most: u64, format: &'static str },
     /// The code of a language.
@@ -116,6 +124,7 @@ impl Member {
             Kind::Text(_) | Kind::Language | Kind::Word(_) => json_schema!({"type": "string"}),
             Kind::TextOrNull(_) => json_schema!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
             Kind::Integer { least, format, .. } => integer("integer".into(), least, format),
+            Kind::Timeout => Seconds::json_schema(generator),
             Kind::IntegerOrNull { least, format, .. } => integer(["integer", "null"].as_slice().into(), least, format),
             Kind::Entries => json_schema!({"type": "object", "additionalProperties": true}),
             Kind::Cells => generator.subschema_for::<Vec<CellJson>>(),
@@ -137,7 +146,7 @@ impl Member {
             Kind::Integer { most, .. } | Kind::IntegerOrNull { most, .. } if most != u64::from(u32::MAX) => {
                 add("maximum", most.into());
             }
-            Kind::Language => drop(add("enum", LANGUAGES.map(Language::code).as_slice().into())),
+            Kind::Language => drop(add("enum", language_names(&LANGUAGES).into())),
             Kind::Word(words) => drop(add("enum", words.into())),
             Kind::Cells => {
                 add("minItems", 1.into());
@@ -227,6 +236,11 @@ impl<'a> Members<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Seconds that a cell may take.
+    pub(crate) fn timeout(&self, key: &str, problems: &mut Problems) -> Option<Duration> {
+        self.get(key, problems)?.seconds(TIMEOUT_MIN..=TIMEOUT_MAX, problems)
     }
 
     /// One of the words that are known.

@@ -8,7 +8,8 @@ use cellar_core::{
     run::RunOptions,
     text::nearest,
 };
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Value, json};
 
 use crate::{
@@ -45,16 +46,44 @@ static CELL: Object = Object::new(
         member("language", Kind::Language, "").required("\"py\" or \"js\""),
         member("code", Kind::Text(Text::ANY.at_most(limits::CODE_BYTES_MAX).described()), "").required("a string"),
         member("title", Kind::Text(Text::ANY.at_most(TITLE_BYTES_MAX).described()), "A short label."),
-        member(
-            "timeout",
-            Kind::Integer { least: TIMEOUT_MIN, most: TIMEOUT_MAX, format: "uint64" },
-            "Seconds that it may take.",
-        ),
+        member("timeout", Kind::Timeout, "Seconds that it may take, with fractions."),
         member("reset", Kind::Flag, "Whether its language gets a fresh kernel first."),
     ],
 );
-const TIMEOUT_MIN: u64 = limits::TIMEOUT_MIN.as_secs();
-const TIMEOUT_MAX: u64 = limits::TIMEOUT_MAX.as_secs();
+
+/// A time in seconds: a whole number where it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.subsec_nanos() {
+            0 => serializer.serialize_u64(self.0.as_secs()),
+            _ => serializer.serialize_f64(self.0.as_secs_f64()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Seconds, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map(Seconds).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Seconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Seconds".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let (least, most) = (limits::TIMEOUT_MIN.as_secs_f64(), limits::TIMEOUT_MAX.as_secs());
+        json_schema!({"type": "number", "minimum": least, "maximum": most})
+    }
+}
 
 /// A cell as it is written.
 #[derive(Debug, Serialize)]
@@ -64,7 +93,7 @@ pub(super) struct CellJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    timeout: Option<u64>,
+    timeout: Option<Seconds>,
     reset: bool,
 }
 
@@ -79,7 +108,7 @@ pub fn run_json(cells: &[Cell]) -> Value {
         language: cell.language.code().to_owned(),
         code: cell.code.to_string(),
         title: cell.title.clone(),
-        timeout: cell.timeout.map(|timeout| timeout.as_secs()),
+        timeout: cell.timeout.map(Seconds),
         reset: cell.reset,
     };
     json!({"cells": cells.iter().map(cell).collect::<Vec<_>>()})
@@ -160,7 +189,7 @@ pub(super) fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
     let language = members.language("language", problems);
     let code = members.text("code", problems);
     let title = members.text("title", problems);
-    let timeout = members.integer("timeout", problems).map(Duration::from_secs);
+    let timeout = members.timeout("timeout", problems);
     let reset = members.boolean("reset", problems).unwrap_or_default();
     let code = code?;
     // What a file of source begins with is no part of the source.
@@ -173,12 +202,22 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
         json::Node::Text(name) => name.as_str(),
         _ => "",
     };
-    let found = LANGUAGES.into_iter().find(|language| language.code() == name);
+    let found = LANGUAGES.into_iter().find(|language| language_names(&[*language]).contains(&name));
     if found.is_none() {
         let hint = language_meant(name).map(|code| format!("; did you mean \"{code}\"?")).unwrap_or_default();
         problems.add(&at.path, format_args!("expected {}, found {}{hint}", language_codes(), at.found()));
     }
     found
+}
+
+/// Names by which requests name languages: `py` and `python`.
+pub(crate) fn language_names(languages: &[Language]) -> Vec<&'static str> {
+    let names = |language: &Language| match language {
+        Language::Python => vec!["py", "python"],
+        Language::JavaScript => vec!["js", "javascript"],
+        other => vec![other.code()],
+    };
+    languages.iter().flat_map(names).collect()
 }
 
 /// The language that is named, or all.

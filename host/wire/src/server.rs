@@ -21,7 +21,7 @@ use crate::{
     json::{self, Node},
     lineage::run_options,
     object::{Members, Object},
-    request::{LANGUAGES, cells, languages},
+    request::{LANGUAGES, cells, language_names, languages},
     stdio::{Grants, reply_result, tools},
 };
 
@@ -356,7 +356,7 @@ pub fn look_body(bytes: &[u8]) -> Result<(Language, String, u32), Invalid> {
 
 /// The language of this code, if a request may name it.
 pub fn language_of(code: &str) -> Option<Language> {
-    LANGUAGES.into_iter().find(|language| language.code() == code)
+    LANGUAGES.into_iter().find(|language| language_names(&[*language]).contains(&code))
 }
 
 #[cfg(test)]

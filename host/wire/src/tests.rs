@@ -254,7 +254,8 @@ fn whole_numbers_may_be_written_with_a_point() {
     };
     assert_eq!(timeout("30.0").expect("JSON Schema's integer"), Some(Duration::from_secs(30)));
     assert_eq!(timeout("3e1").expect("JSON Schema's integer"), Some(Duration::from_secs(30)));
-    assert!(timeout("30.5").is_err() && timeout("-0.5").is_err() && timeout("1e300").is_err());
+    assert_eq!(timeout("1.5").expect("a fraction"), Some(Duration::from_millis(1_500)));
+    assert!(timeout("0.05").is_err() && timeout("-0.5").is_err() && timeout("1e300").is_err());
 }
 
 /// Any JSON value of a modest size, as its canonical text.

@@ -8,16 +8,48 @@ use anyhow::{Context, Result};
 
 use super::{LIBRARY_MOUNT, build_python, copy_tree, cpython, source};
 use crate::inputs::{Inputs, sha256_hex};
+use crate::patches;
 use crate::process::run;
 use crate::workshop::Workshop;
 
 /// Packages that come with the guest.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// What is taken of them, and where it goes: the time zones, for there is no `/usr/share/zoneinfo`; and, in a folder that
-/// cells do not import from, what the prelude uses.
+/// What is taken of them, and where it goes: the time zones, for there is no `/usr/share/zoneinfo`; pytest with what it needs, of
+/// Pygments' lexers those of Python and of differences alone; and, in a folder that cells do not import from, what the prelude
+/// uses.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("", &["tzdata"]),
+    ("", &["_pytest", "iniconfig", "packaging", "pluggy", "py.py", "pytest"]),
+    (
+        "",
+        &[
+            "pygments/__init__.py",
+            "pygments/console.py",
+            "pygments/filter.py",
+            "pygments/filters/__init__.py",
+            "pygments/formatter.py",
+            "pygments/formatters/__init__.py",
+            "pygments/formatters/_mapping.py",
+            "pygments/formatters/terminal.py",
+            "pygments/lexer.py",
+            "pygments/lexers/__init__.py",
+            "pygments/lexers/_mapping.py",
+            "pygments/lexers/diff.py",
+            "pygments/lexers/python.py",
+            "pygments/modeline.py",
+            "pygments/plugin.py",
+            "pygments/regexopt.py",
+            "pygments/scanner.py",
+            "pygments/style.py",
+            "pygments/styles/__init__.py",
+            "pygments/styles/_mapping.py",
+            "pygments/styles/default.py",
+            "pygments/token.py",
+            "pygments/unistring.py",
+            "pygments/util.py",
+        ],
+    ),
     (
         "cellar-vendored",
         &[
@@ -40,6 +72,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// Packages whose metadata is taken as well: which programs they have, and which version they are.
+const DESCRIBED: &[&str] = &["iniconfig", "packaging", "pluggy", "pygments", "pytest"];
 
 /// Parts that a cell cannot use: what needs a terminal, a screen, a compiler, a C library or a package index. The
 /// prelude has modules in the place of some.
@@ -65,7 +100,13 @@ pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     inputs.value("constant", digest_constant());
     inputs.value("cpython", cpython::inputs(workshop)?.digest());
+    inputs.tree("changes to pytest", &changes(workshop))?;
     Ok(inputs)
+}
+
+/// Our changes to pytest.
+fn changes(workshop: &Workshop) -> PathBuf {
+    workshop.root.join("guests/python-data/patches/pytest")
 }
 
 /// Changes whenever the library does.
@@ -93,7 +134,8 @@ pub(super) fn library(workshop: &Workshop) -> Result<PathBuf> {
             // They are for the guest's Python, whichever the machine has.
             pip.args(["--no-compile", "--only-binary", ":all:", "--python-version", "3.13", "--upgrade"]);
             pip.arg("--target").arg(&packages).arg("-r").arg(&requirements);
-            run(&mut pip, &bench.work.join("pip.log"))
+            run(&mut pip, &bench.work.join("pip.log"))?;
+            patches::apply(&changes(workshop), &packages, &bench.work)
         })?;
         bench.step("copy packages", || copy_packages(&packages, &bench.out))?;
         bench.step("compile the modules", || compile(&python, &bench.out, &bench.work.join("compile.log")))
@@ -130,6 +172,14 @@ fn copy_packages(from: &Path, to: &Path) -> Result<()> {
                 fs::create_dir_all(copy.parent().unwrap_or(to))?;
                 fs::copy(&source, &copy).with_context(|| format!("could not copy `{}`", source.display()))?;
             }
+        }
+    }
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let is_described = name.strip_suffix(".dist-info").and_then(|name| name.split_once('-'));
+        if is_described.is_some_and(|(package, _)| DESCRIBED.contains(&package)) {
+            copy_tree(&from.join(&*name), &to.join(&*name))?;
         }
     }
     Ok(())

@@ -31,7 +31,7 @@ const BINDINGS: &[(&str, &str, &str)] =
 /// Packages in pure Python, and one whose machine code is left behind.
 const PURE: &str = include_str!("requirements.txt");
 /// Those of them that we change.
-const PATCHED: &[&str] = &["networkx", "plotly", "pytest"];
+const PATCHED: &[&str] = &["networkx", "plotly"];
 /// meson and what it calls.
 const TOOLS: &str = include_str!("tools.txt");
 

@@ -27,6 +27,8 @@ _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]
 
 # Characters of what such a line asks for.
 _SUBJECT_MAX = 500
+# Characters of a command that the host is told of.
+_COMMAND_TOLD = 200
 # A line that ends in `name?` asks for that name, whatever stands before it.
 _HELP_END = re.compile(rf"(?P<subject>{describing.SUBJECT})(?P<behind>\?{{1,2}})\s*$")
 
@@ -382,7 +384,11 @@ def _shell(text, keeps):
         _run_source[0]["_exit_code"] = status
         return SList(out.decode("utf-8", "replace").splitlines())
     with _written_by_commands(sys.stdout, sys.stderr) as (out, err):
-        _run_source[0]["_exit_code"] = shell.run_apart(text, out, err)
+        status = shell.run_apart(text, out, err)
+    _run_source[0]["_exit_code"] = status
+    if status:
+        # The cell goes on; a program that ends so ends with that status.
+        _cellar.status("command_failed", {"status": status, "command": text[:_COMMAND_TOLD]})
     return None
 
 

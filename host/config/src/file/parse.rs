@@ -409,7 +409,7 @@ impl Parser<'_> {
         for limit in LIMITS {
             let given = fields.get(limit.key);
             *limit.setting_mut(&mut settings) =
-                given.and_then(|at| at.integer(limit.range.clone(), &mut self.problems));
+                given.and_then(|at| at.limit(limit, &mut self.problems));
         }
         Some(settings)
     }

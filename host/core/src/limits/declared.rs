@@ -30,6 +30,22 @@ impl Unit {
         }
     }
 
+    /// Milliseconds, bytes or things in one step of a setting: times are set in milliseconds, whatever the unit of their key.
+    const fn step(self) -> u64 {
+        match self {
+            Unit::Seconds => 1,
+            unit => unit.scale(),
+        }
+    }
+
+    /// Steps of a setting in one of these.
+    pub(super) const fn steps(self) -> u64 {
+        match self {
+            Unit::Seconds => 1_000,
+            _ => 1,
+        }
+    }
+
     /// Symbol of the unit; empty for a count.
     pub fn symbol(self) -> &'static str {
         match self {
@@ -50,7 +66,7 @@ pub struct Limit {
     pub field: &'static str,
     /// Unit of its settings.
     pub unit: Unit,
-    /// Range of its settings, in their unit.
+    /// Range of its settings, in steps: milliseconds for times.
     pub range: RangeInclusive<u64>,
     /// Setting in force unless another one is made, in its unit; `None` is unlimited.
     pub default: Option<u64>,
@@ -73,9 +89,25 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Value in the unit of the settings, rounded down; `None` is unlimited.
+    /// Value in steps of the settings, rounded down; `None` is unlimited.
     pub fn value(&self, limits: &Limits) -> Option<u64> {
-        (self.number)(limits).map(|number| number.checked_div(self.unit.scale()).unwrap_or(number))
+        (self.number)(limits).map(|number| number.checked_div(self.unit.step()).unwrap_or(number))
+    }
+
+    /// So many steps as a number in the unit of the key: whole where they are.
+    pub fn in_unit(&self, value: u64) -> serde_json::Number {
+        let (whole, rest) = (value / self.unit.steps(), value % self.unit.steps());
+        let fraction = (rest != 0).then(|| serde_json::Number::from_f64(value as f64 / self.unit.steps() as f64));
+        fraction.flatten().unwrap_or_else(|| whole.into())
+    }
+
+    /// Setting that a number in the unit of the key makes, if it is within the range. Times may have fractions.
+    pub fn setting_of(&self, number: f64) -> Option<u64> {
+        let steps = number * self.unit.steps() as f64;
+        let is_whole = self.unit == Unit::Seconds || number.fract() == 0.0;
+        // Beyond this not every integer has a floating-point number of its own.
+        let is_exact = (0.0..=9_007_199_254_740_992.0).contains(&steps);
+        (is_whole && is_exact).then(|| steps.round() as u64).filter(|steps| self.range.contains(steps))
     }
 
     /// Sets the value, which is in milliseconds, bytes or things.
@@ -95,15 +127,17 @@ impl Limit {
 
     /// Range in words: `1 to 600`, or `from 1` where nothing but the type bounds it.
     pub fn range_in_words(&self) -> String {
-        match (self.range.start(), self.range.end()) {
-            (least, &u64::MAX) => format!("from {least}"),
-            (least, most) => format!("{least} to {most}"),
+        let least = self.in_unit(*self.range.start());
+        match self.range.end() {
+            &u64::MAX => format!("from {least}"),
+            most => format!("{least} to {}", self.in_unit(*most)),
         }
     }
 
-    /// A value in words, with its unit: `30 s`, `unlimited`.
+    /// A value in words, with the unit: `30 s`, `unlimited`.
     pub fn in_words(&self, value: Option<u64>) -> String {
-        let words = value.map_or("unlimited".to_owned(), |value| format!("{value} {}", self.unit.symbol()));
+        let number = |value| format!("{} {}", self.in_unit(value), self.unit.symbol());
+        let words = value.map_or("unlimited".to_owned(), number);
         words.trim_end().to_owned()
     }
 }
@@ -114,7 +148,7 @@ impl LimitSettings {
         let mut limits = Limits::default();
         for limit in LIMITS {
             if let Some(value) = limit.setting(self) {
-                limit.set(&mut limits, value.saturating_mul(limit.unit.scale()));
+                limit.set(&mut limits, value.saturating_mul(limit.unit.step()));
             }
         }
         limits
@@ -212,11 +246,11 @@ macro_rules! limits {
             }
         }
 
-        /// Limits as a `cellar.toml`, a request or a command line sets them, each in the unit of its key. What is absent keeps
-        /// its default.
+        /// Limits as a `cellar.toml`, a request or a command line sets them: times in milliseconds, the others in the unit of
+        /// their key. What is absent keeps its default.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct LimitSettings {
-            $( #[doc = concat!($meaning, ". ", stringify!($unit), ".")] pub $key: Option<u64>, )+
+            $( #[doc = concat!($meaning, ".")] pub $key: Option<u64>, )+
         }
 
         /// Declarations of all limits, in the order of every form.
@@ -265,8 +299,11 @@ impl Form {
         })
     }
 
-    fn number(self, limit: &Limit, limits: &Limits) -> Option<u64> {
-        if self == Form::Settings { limit.value(limits) } else { (limit.number)(limits) }
+    fn number(self, limit: &Limit, limits: &Limits) -> Option<serde_json::Number> {
+        match self {
+            Form::Settings => limit.value(limits).map(|value| limit.in_unit(value)),
+            Form::Exact => (limit.number)(limits).map(Into::into),
+        }
     }
 
     fn serialize<S: Serializer>(self, limits: &Limits, serializer: S) -> Result<S::Ok, S::Error> {
@@ -280,6 +317,9 @@ impl Form {
         for limit in LIMITS {
             let member = self.member(limit);
             let mut schema = (limit.schema)(generator);
+            if self == Form::Settings && limit.unit == Unit::Seconds {
+                schema = schemars::json_schema!({"type": "number", "minimum": 0});
+            }
             if self == Form::Exact {
                 let absent = if limit.is_optional { "; absent when they are not counted" } else { "" };
                 schema.insert("description".to_owned(), format!("{}{absent}.", limit.meaning).into());
@@ -360,16 +400,27 @@ mod tests {
     #[test]
     fn every_default_is_within_its_range() {
         for limit in LIMITS {
-            assert!(limit.default.is_none_or(|default| limit.range.contains(&default)), "{}", limit.key);
-            assert_eq!(limit.value(&Limits::default()), limit.default, "{}", limit.key);
+            let default = limit.default.map(|default| default.saturating_mul(limit.unit.steps()));
+            assert!(default.is_none_or(|default| limit.range.contains(&default)), "{}", limit.key);
+            assert_eq!(limit.value(&Limits::default()), default, "{}", limit.key);
         }
     }
 
     #[test]
-    fn settings_are_in_the_units_of_their_keys() {
-        let flags = LimitSettings { timeout: Some(5), ..LimitSettings::default() };
+    fn times_may_have_fractions_and_nothing_else() {
+        let of = |key: &str, number| LIMITS.iter().find(|limit| limit.key == key).expect(key).setting_of(number);
+        assert_eq!([of("timeout", 1.5), of("timeout", 0.1), of("timeout", 600.0)], [1_500, 100, 600_000].map(Some));
+        let refused = [of("timeout", 0.05), of("timeout", 600.5), of("timeout", f64::NAN), of("memory_mib", 64.5)];
+        assert_eq!(refused, [None; 4]);
+        let timeout = &LIMITS[0];
+        assert_eq!([timeout.in_words(Some(1_500)), timeout.in_words(Some(30_000))], ["1.5 s", "30 s"]);
+    }
+
+    #[test]
+    fn settings_are_times_in_milliseconds_and_other_numbers_in_the_units_of_their_keys() {
+        let flags = LimitSettings { timeout: Some(5_000), ..LimitSettings::default() };
         let file =
-            LimitSettings { timeout: Some(7), grace_ms: Some(20), memory_mib: Some(64), ..LimitSettings::default() };
+            LimitSettings { timeout: Some(7_000), grace_ms: Some(20), memory_mib: Some(64), ..LimitSettings::default() };
         let limits = flags.or(&file).limits();
         assert_eq!((limits.timeout, limits.grace), (Duration::from_secs(5), Duration::from_millis(20)));
         assert_eq!((limits.memory_bytes, limits.fuel), (64 << 20, None));

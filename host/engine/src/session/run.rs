@@ -95,7 +95,7 @@ impl Session {
                 return Err(Error::Request(message));
             }
             if let Some(timeout) = cell.timeout.filter(|timeout| !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(timeout)) {
-                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+                let (least, most) = (TIMEOUT_MIN.as_secs_f64(), TIMEOUT_MAX.as_secs_f64());
                 let message =
                     format!("cell {number} asks for a timeout of {timeout:?}; a cell has {least} to {most} s");
                 return Err(Error::Request(message));

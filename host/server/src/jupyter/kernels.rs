@@ -139,8 +139,8 @@ impl Kernels {
             Opening { guests: vec![guest.name().to_owned()], environment: texts.collect(), ..Opening::default() };
         let mut config = opening.config(tenant.hub.file()).unwrap_or_else(|| tenant.hub.file().clone());
         // Nobody at a prompt expects a limit of which nothing was said.
-        let most = config.limits.timeout_max.unwrap_or(TIMEOUT_MAX.as_secs());
-        config.limits.timeout.get_or_insert(most);
+        let most = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
+        config.limits.timeout.get_or_insert(config.limits.timeout_max.unwrap_or(most));
         let is_wanted = Arc::new(AtomicBool::new(true));
         let kept = Kept { hub: tenant.hub.clone(), name: id.clone(), is_wanted: is_wanted.clone() };
         let (hub, session) = (tenant.hub.clone(), id.clone());

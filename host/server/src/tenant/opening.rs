@@ -93,15 +93,15 @@ pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Pro
     // Its cells could ask for as much in any case.
     let allowed = Limits { timeout: allowed.timeout_max, ..allowed };
     let limits = LIMITS.iter().map(|limit| {
-        let most = limit.value(&allowed);
-        (format!("limits.{}", limit.key), limit.setting(&requested.limits), most.unwrap_or(u64::MAX))
+        let most = limit.value(&allowed).unwrap_or(u64::MAX);
+        (format!("limits.{}", limit.key), limit.setting(&requested.limits), most, limit.in_unit(most))
     });
-    let input =
-        ("session.input_timeout".to_owned(), requested.session.input_timeout, base.session.input_timeout().as_secs());
-    for (name, requested, most) in limits.chain([input]) {
+    let most = base.session.input_timeout().as_secs();
+    let input = ("session.input_timeout".to_owned(), requested.session.input_timeout, most, most.into());
+    for (name, requested, most, told) in limits.chain([input]) {
         if requested.is_some_and(|requested| requested > most) {
             return Err(Problem::bad(format!(
-                "$.grants.{name}: expected at most {most}, which is what is granted here"
+                "$.grants.{name}: expected at most {told}, which is what is granted here"
             )));
         }
     }
@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn who_comes_over_the_network_is_granted_no_more_than_the_tenant() {
         let config = |limits: LimitSettings| Config { limits, ..Config::default() };
-        let base = config(LimitSettings { memory_mib: Some(256), timeout: Some(5), ..LimitSettings::default() });
+        let base = config(LimitSettings { memory_mib: Some(256), timeout: Some(5_000), ..LimitSettings::default() });
         let tight = config(LimitSettings { memory_mib: Some(64), ..LimitSettings::default() });
         let granted = tightened(&base, &tight).expect("it is less");
-        assert_eq!((granted.limits.memory_mib, granted.limits.timeout), (Some(64), Some(5)));
+        assert_eq!((granted.limits.memory_mib, granted.limits.timeout), (Some(64), Some(5_000)));
         for limits in [
             LimitSettings { memory_mib: Some(257), ..LimitSettings::default() },
             LimitSettings { disk_mib: Some(1 << 20), ..LimitSettings::default() },

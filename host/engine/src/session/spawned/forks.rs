@@ -13,7 +13,7 @@ use std::{
 use cellar_core::{
     cell::{Cell, Language},
     event::EventKind,
-    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX, TIMEOUT_MIN},
+    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
     outcome::{Failure, FailureKind},
     sync::lock,
     text::describe,
@@ -526,9 +526,12 @@ async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> 
     text.into()
 }
 
+/// Time to read a value as JSON.
+const READING_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The value of the latest cell in JavaScript, where JSON can say what it is.
 async fn json_of_latest(fork: &Session) -> Option<Value> {
-    let cell = Cell { timeout: Some(TIMEOUT_MIN), ..Cell::new(Language::JavaScript, "JSON.stringify(_)") };
+    let cell = Cell { timeout: Some(READING_TIMEOUT), ..Cell::new(Language::JavaScript, "JSON.stringify(_)") };
     let mut run = Session { teller: None, ..fork.clone() }.run(vec![cell]).ok()?;
     let mut value = None;
     while let Some(event) = run.next().await {
