@@ -38,7 +38,7 @@ pub(crate) use self::{
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
 #[derive(Debug, Parser)]
-#[command(name = "cellar", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "cellar", version, propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -106,13 +106,14 @@ pub(crate) enum Command {
         #[arg(value_parser = shape_parser())]
         shape: Option<Shape>,
     },
-    /// Print a completion script for a shell
+    /// Print version
+    Version,
+    /// Print a completion script for a shell, which also completes the names of sessions and datasets
     Completions {
         /// Shell to write it for
         shell: Shell,
     },
     /// Write manual pages, made of these texts, into a folder
-    #[command(hide = true)]
     Manual {
         /// The folder, which is made
         folder: PathBuf,
@@ -134,10 +135,14 @@ fn shape_parser() -> impl TypedValueParser<Value = Shape> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// A run as JSON, a notebook, or a .py or .js file with cells after `# %%` or `// %%`; `-` for standard input
+    /// A program (.py, .js, .mjs, .cjs, .ts, .mts, .cts, .tsx, .jsx), perhaps with cells after `# %%` or `// %%`; a run as JSON;
+    /// a notebook; `-` for standard input, which is assumed for what is piped
     #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
-    /// What FILE is written in, when its name does not say
+    pub(crate) file: Option<PathBuf>,
+    /// Arguments of the program, in `sys.argv` and `process.argv`; `--` before those that begin with a hyphen
+    #[arg(value_name = "ARGS")]
+    pub(crate) arguments: Vec<String>,
+    /// What FILE is written in, when neither its name nor its first line (`#!`) says
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) language: Option<LanguageCode>,
     /// Run later cells although one failed, as a notebook does
@@ -153,6 +158,9 @@ pub(crate) struct RunArguments {
     /// Save displayed images into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) images: Option<PathBuf>,
+    /// Print what the program prints, and no transcript around it, as where standard output is no terminal
+    #[arg(short, long, conflicts_with_all = ["json", "events", "llm", "plain", "lines", "images"])]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) session: PlaceArguments,
 }
@@ -162,9 +170,10 @@ pub(crate) struct EvalArguments {
     /// What CODE is written in
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) language: LanguageCode,
-    /// Source of the cell; `-` for standard input
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) code: String,
+    /// Source of the cell, with `--` before one that begins with a hyphen; `-` for standard input, which is assumed for what is
+    /// piped
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) lineage: LineageArguments,
     #[command(flatten)]
@@ -299,7 +308,7 @@ pub(crate) struct OutputArguments {
     /// Characters of a text that a model is given, bytes of a table's rows [default: 16384]
     #[arg(long, value_name = "N", requires = "llm", value_parser = clap::value_parser!(u64).range(PAGE_CHARACTERS))]
     pub(crate) characters: Option<u64>,
-    /// Print a transcript without colours, layout, drawn images and progress, as files get it
+    /// Print a transcript without colours, layout, drawn images and progress, also where standard output is no terminal
     #[arg(long, conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) plain: bool,
     /// Lines of source, and of output, that a transcript shows of a cell; 0 for all [default: 10; all output in a file]
@@ -382,7 +391,7 @@ pub(crate) struct PlaceArguments {
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionArguments {
     /// Keep the session's state under this name: the next run with it goes on where this one ends
-    #[arg(long = "session", value_name = "NAME")]
+    #[arg(long = "session", value_name = "NAME", add = crate::completion::sessions())]
     pub(crate) name: Option<String>,
     /// Record all that `cellar replay` needs in this file, which is replaced: the code, its environment, what it reads
     /// from files, the arguments and results of its calls. Keys that only bridges know are not in it

@@ -17,7 +17,7 @@ use crate::{
     output,
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
     sessions::{age_text, size_text},
-    terminal::escaped,
+    table::table,
 };
 use cellar_config::{ArtifactsTable, Config};
 use cellar_wire::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
@@ -134,22 +134,19 @@ fn list(store: &ArtifactStore, session: Option<&str>, json: bool) -> Result<(), 
     let mut all = store.list()?;
     all.retain(|artifact| session.is_none_or(|wanted| artifact.sessions.iter().any(|name| name == wanted)));
     let items: Vec<ArtifactJson> = all.iter().map(ArtifactJson::from).collect();
-    tell(json, &items, || table(&all, SystemTime::now()))
+    tell(json, &items, || listed(&all, SystemTime::now()))
 }
 
-fn table(artifacts: &[Artifact], now: SystemTime) -> String {
-    let mut text = String::new();
-    for artifact in artifacts {
+fn listed(artifacts: &[Artifact], now: SystemTime) -> String {
+    let row = |artifact: &Artifact| {
         let age = now.duration_since(artifact.used_at).unwrap_or_default().as_secs();
-        let labels: String =
-            artifact.labels.iter().map(|label| format!("  {AGENT_SCHEME}{}", escaped(label))).collect();
-        let sessions = artifact.sessions.join(" ");
-        let sessions = escaped(&sessions);
-        let title = escaped(artifact.title.as_deref().unwrap_or(&artifact.mime_type));
+        let labels: Vec<String> = artifact.labels.iter().map(|label| format!("{AGENT_SCHEME}{label}")).collect();
+        let title = artifact.title.as_deref().unwrap_or(&artifact.mime_type).to_owned();
         let (age, size) = (age_text(age), size_text(artifact.size_bytes));
-        let _ = writeln!(text, "{}  {age:>9}  {size:>8}  {title}  {sessions}{labels}", artifact.id);
-    }
-    text
+        [artifact.id.to_string(), age, size, title, artifact.sessions.join(" "), labels.join(" ")]
+    };
+    let rows: Vec<_> = artifacts.iter().map(row).collect();
+    table(["ID", "USED", "SIZE", "TITLE", "SESSIONS", ""], &rows, "no outputs are kept")
 }
 
 fn get(store: &ArtifactStore, id: &str, file: &Path, session: Option<&str>, raw: bool) -> Result<(), CliError> {

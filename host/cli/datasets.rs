@@ -22,6 +22,7 @@ use crate::{
     artifacts, output,
     report::{CliError, EXIT_COMPLETE},
     sessions::{self, age_text, size_text},
+    table::table,
     terminal::escaped,
 };
 
@@ -89,18 +90,37 @@ fn tell(json: bool, versions: &[DatasetVersion]) -> Result<(), CliError> {
         return output::print_json(&versions.iter().map(DatasetJson::from).collect::<Vec<_>>());
     }
     let now = SystemTime::now();
-    output::print(&versions.iter().map(|version| line(version, now)).collect::<String>())
+    let row = |version: &DatasetVersion| {
+        let DatasetVersion { name, version: number, rows, column_count, size_bytes, publisher, .. } = version;
+        let from = version.origin.as_ref().map(from_text).unwrap_or_default();
+        let shape = format!("{rows} rows, {column_count} columns");
+        let (age, size) = (published(version, now), size_text(*size_bytes));
+        [name.clone(), number.to_string(), age, size, shape, publisher.clone(), from]
+    };
+    let rows: Vec<_> = versions.iter().map(row).collect();
+    let header = ["NAME", "VERSION", "PUBLISHED", "SIZE", "TABLE", "BY", "FROM"];
+    output::print(&table(header, &rows, "no datasets; `cellar dataset publish` makes one"))
+}
+
+fn published(version: &DatasetVersion, now: SystemTime) -> String {
+    let published_at = UNIX_EPOCH.checked_add(Duration::from_nanos(version.published_at)).unwrap_or(UNIX_EPOCH);
+    age_text(now.duration_since(published_at).unwrap_or_default().as_secs())
+}
+
+/// The cell that published a version, and what it had used.
+fn from_text(origin: &Origin) -> String {
+    let mut text = format!("<cell {}> in {}", origin.cell, origin.language.title());
+    sources(origin, &mut text);
+    text
 }
 
 fn line(version: &DatasetVersion, now: SystemTime) -> String {
-    let published_at = UNIX_EPOCH.checked_add(Duration::from_nanos(version.published_at)).unwrap_or(UNIX_EPOCH);
-    let age = age_text(now.duration_since(published_at).unwrap_or_default().as_secs());
+    let age = published(version, now);
     let DatasetVersion { name, version: number, rows, column_count, size_bytes, publisher, .. } = version;
     let (size, publisher) = (size_text(*size_bytes), escaped(publisher));
     let mut text = format!("{name}  version {number}  {age}  {size}  {rows} rows, {column_count} columns  {publisher}");
     if let Some(origin) = &version.origin {
-        let _ = write!(text, "  <cell {}> in {}", origin.cell, origin.language.title());
-        sources(origin, &mut text);
+        let _ = write!(text, "  {}", from_text(origin));
     }
     text + "\n"
 }
@@ -128,6 +148,7 @@ pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<(
             let named = found.into_iter().map(|(name, origin)| (name, OriginJson::from(&origin)));
             output::print_json(&OriginsJson::new(named, former.iter().map(OriginJson::from)))
         }
+        false if found.is_empty() => output::print("no name has an origin; names get one in runs with --producer\n"),
         false => output::print(&found.iter().map(|(name, origin)| tree.drawn(name, origin)).collect::<String>()),
     }
 }

@@ -6,6 +6,7 @@
 mod args;
 mod artifacts;
 mod bake;
+mod completion;
 mod datasets;
 mod doctor;
 mod kernel;
@@ -13,6 +14,7 @@ mod mcp;
 mod notebook;
 mod output;
 mod packages;
+mod program;
 mod render;
 mod repl;
 mod replay;
@@ -24,6 +26,7 @@ mod setup;
 mod socket;
 mod source;
 mod stdio;
+mod table;
 mod terminal;
 mod token;
 mod upgrade;
@@ -31,7 +34,10 @@ mod upgrade;
 use std::{process::ExitCode, time::Duration};
 
 use cellar_config::{Config, Logs};
-use clap::{CommandFactory, Parser};
+use clap::{
+    CommandFactory, Parser,
+    error::{ContextKind, ContextValue},
+};
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
@@ -51,10 +57,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 const THREADS_BESIDES: usize = 2;
 
 fn main() -> ExitCode {
+    completion::answer();
     work_in_processes();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return report::print_usage(&error),
+        Err(error) => return report::print_usage(shown(error)),
     };
     log_to_stderr(logs_json(&arguments.command));
     let code = match dispatch(arguments) {
@@ -148,25 +155,28 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
                 })?;
             Ok(EXIT_COMPLETE)
         }
+        Command::Version => {
+            output::print(&format!("cellar {}\n", env!("CARGO_PKG_VERSION")))?;
+            Ok(EXIT_COMPLETE)
+        }
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut completed(), "cellar", &mut script);
-            output::print_data(&script)?;
+            output::print_data(&completion::script(shell)?)?;
             Ok(EXIT_COMPLETE)
         }
     }
 }
 
-/// The command line as shells complete it: without its hidden commands, which completion scripts would offer.
-fn completed() -> clap::Command {
+/// An error about the command line that proposes no hidden command.
+fn shown(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand).cloned() else { return error };
     let whole = Arguments::command();
-    let shown: Vec<clap::Command> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
-    clap::Command::new("cellar")
-        .version(env!("CARGO_PKG_VERSION"))
-        .propagate_version(true)
-        .disable_help_subcommand(true)
-        .args(whole.get_arguments().cloned())
-        .subcommands(shown)
+    let is_shown = |name: &String| whole.find_subcommand(name).is_some_and(|command| !command.is_hide_set());
+    let names: Vec<String> = names.into_iter().filter(is_shown).collect();
+    match names.is_empty() {
+        true => error.remove(ContextKind::SuggestedSubcommand),
+        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names)),
+    };
+    error
 }
 
 fn on_runtime(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {

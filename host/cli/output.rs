@@ -13,6 +13,7 @@ use cellar_engine::{
 
 use crate::{
     notebook::Notebook,
+    program::{Exit, exit_of, failed_command, status_of},
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
     terminal::{self, Cleaner, Look, Transcribed},
@@ -25,8 +26,46 @@ pub(crate) struct Follower {
     form: Form,
     /// The notebook that the outputs go to as well.
     notebook: Option<Box<Notebook>>,
-    is_error: bool,
+    end: End,
     is_finished: bool,
+}
+
+/// The end of a run.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// A cell has failed.
+    pub(crate) is_error: bool,
+    /// Failure of the first cell that has failed.
+    pub(crate) failure: Option<Failure>,
+    /// Exit status of the first cell that has failed.
+    status: Option<u8>,
+    /// That of the last `!` command that has failed.
+    command: Option<u8>,
+    /// Exit code of the signal that has stopped it.
+    pub(crate) signal: Option<u8>,
+}
+
+impl End {
+    /// Exit code of the process; of a program its own.
+    pub(crate) fn exit_code(&self, is_program: bool) -> u8 {
+        match self.status.or(self.command).filter(|_| is_program) {
+            Some(status) => status,
+            None if self.is_error => EXIT_CELL_FAILED,
+            None => EXIT_COMPLETE,
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::RunFinished { is_error, .. } => self.is_error = *is_error,
+            EventKind::Status { op, fields, .. } => self.command = failed_command(op, fields).or(self.command),
+            EventKind::CellFinished { outcome, .. } if self.failure.is_none() => {
+                self.failure = outcome.failure();
+                self.status = status_of(outcome);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Form in which the events are output.
@@ -46,7 +85,7 @@ pub(crate) enum Form {
 
 impl Follower {
     pub(crate) fn new(form: Form, notebook: Option<Box<Notebook>>) -> Follower {
-        Follower { form, notebook, is_error: false, is_finished: false }
+        Follower { form, notebook, end: End::default(), is_finished: false }
     }
 
     /// Sets the policy by which the result shows long outputs.
@@ -75,10 +114,8 @@ impl Follower {
     /// # Errors
     /// The output cannot be written.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), CliError> {
-        if let EventKind::RunFinished { is_error, .. } = event.kind {
-            self.is_error = is_error;
-            self.is_finished = true;
-        }
+        self.end.event(event);
+        self.is_finished |= matches!(event.kind, EventKind::RunFinished { .. });
         if let Some(notebook) = &mut self.notebook {
             notebook.event(event);
         }
@@ -93,11 +130,11 @@ impl Follower {
         }
     }
 
-    /// Ends the output, and returns the exit code of the process.
+    /// Ends the output, and returns how the run has ended.
     ///
     /// # Errors
     /// The output cannot be written, or the run broke off.
-    pub(crate) fn finish(mut self) -> Result<u8, CliError> {
+    pub(crate) fn finish(mut self) -> Result<End, CliError> {
         if !self.is_finished {
             return Err(CliError::BrokeOff);
         }
@@ -112,7 +149,7 @@ impl Follower {
         if let Some(notebook) = self.notebook {
             notebook.save()?;
         }
-        Ok(if self.is_error { EXIT_CELL_FAILED } else { EXIT_COMPLETE })
+        Ok(self.end)
     }
 }
 
@@ -163,12 +200,14 @@ pub(crate) struct Plain {
     stderr: Cleaner,
     /// Standard output stands at the start of a line.
     is_line_start: bool,
+    /// Values of last expressions are not shown, as in a program.
+    hides_values: bool,
 }
 
 impl Plain {
-    pub(crate) fn new() -> Plain {
+    pub(crate) fn new(hides_values: bool) -> Plain {
         let (stdout, stderr) = (Cleaner::new(Look::of_stdout()), Cleaner::new(Look::of_stderr()));
-        Plain { stdout, stderr, is_line_start: true }
+        Plain { stdout, stderr, is_line_start: true, hides_values }
     }
 
     fn event(&mut self, event: &Event) -> Result<(), CliError> {
@@ -180,6 +219,7 @@ impl Plain {
                 Some(lines) => self.tell(&lines),
                 None => Ok(()),
             },
+            EventKind::Display { is_value: true, .. } if self.hides_values => Ok(()),
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
             EventKind::CellFinished { outcome, .. } => {
                 self.end_colors()?;
@@ -236,6 +276,11 @@ impl Plain {
 
     fn fail(&mut self, failure: &Failure) -> Result<(), CliError> {
         self.end_line()?;
+        match exit_of(failure) {
+            Some(Exit::Status(_)) => return Ok(()),
+            Some(Exit::Message(message)) => return self.tell(&format!("{message}\n")),
+            None => {}
+        }
         let traceback = failure.traceback.trim_end();
         let what = if traceback.is_empty() { failure.summary() } else { traceback.to_owned() };
         self.tell(&format!("{what}\n"))

@@ -15,6 +15,7 @@ use crate::{
     output,
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
     setup,
+    table::table,
     terminal::escaped,
 };
 
@@ -63,7 +64,7 @@ pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) ->
             let listed = store.list()?;
             match json {
                 true => output::print_json(&listed)?,
-                false => output::print(&table(&listed))?,
+                false => output::print(&table_of(&listed))?,
             }
         }
         PackagesCommand::Rm { names } => {
@@ -190,16 +191,12 @@ fn added_text(host: &HostConfig, added: &[Added], needed: &[BuiltIn], names: &[W
     text
 }
 
-fn table(listed: &[Listed]) -> String {
-    let width = listed
-        .iter()
-        .map(|each| each.name.len().saturating_add(each.version.len()).saturating_add(1))
-        .max()
-        .unwrap_or_default();
-    let line = |each: &Listed| {
-        let named = format!("{} {}", escaped(&each.name), escaped(&each.version));
-        let why = if each.asked { "" } else { "  needed by others" };
-        format!("{named:width$}  {}…{why}\n", each.hash.chars().take(19).collect::<String>())
+fn table_of(listed: &[Listed]) -> String {
+    let row = |each: &Listed| {
+        let why = if each.asked { "" } else { "needed by others" };
+        let hash = format!("{}…", each.hash.chars().take(19).collect::<String>());
+        [each.name.clone(), each.version.clone(), hash, why.to_owned()]
     };
-    listed.iter().map(line).collect()
+    let rows: Vec<_> = listed.iter().map(row).collect();
+    table(["NAME", "VERSION", "HASH", ""], &rows, "no packages; `cellar packages add NAME` adds one")
 }

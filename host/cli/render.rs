@@ -34,6 +34,7 @@ use cellar_engine::{
 
 use crate::{
     args::OutputArguments,
+    program::{Exit, exit_of},
     report::CliError,
     terminal::{Cleaner, Look, columns, escaped, harmless},
 };
@@ -339,6 +340,13 @@ impl<W: Write> Transcript<W> {
     }
 
     fn fail(&mut self, failure: &Failure, duration: Duration) -> Result<(), CliError> {
+        if let Some(exit) = exit_of(failure) {
+            let how = match exit {
+                Exit::Status(status) => format!("✗ exited with status {status} after {}", time(duration)),
+                Exit::Message(message) => format!("✗ exited after {}: {}", time(duration), one_line(&message)),
+            };
+            return self.note(BAD, &how).and_then(|()| self.write("\n"));
+        }
         self.note(
             BAD,
             &format!("✗ {} after {}: {}", failure.kind.as_str(), time(duration), one_line(&failure.summary())),

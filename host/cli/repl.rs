@@ -134,7 +134,7 @@ impl Prompt {
         loop {
             let event = tokio::select! {
                 event = next_event(&run, &mut reader) => event,
-                () = interrupts.next() => {
+                _ = interrupts.next() => {
                     run.cancel();
                     continue;
                 }

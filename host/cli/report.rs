@@ -418,13 +418,18 @@ fn message(text: &str) -> String {
     })
 }
 
+/// Prints a hint on standard error.
+pub(crate) fn print_hint(hint: &str) {
+    tell(&format!("{HINT}hint:{HINT:#} {}\n", escaped(hint)));
+}
+
 /// Prints a line of progress on standard error.
 pub(crate) fn print_progress(text: &str) {
     tell(&format!("{DIM}{}{DIM:#}\n", escaped(text)));
 }
 
 /// Prints clap's error about a command line, which quotes it, or the help that was asked for. Returns the exit code.
-pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn print_usage(error: clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
         tell(&text.ansi().to_string());

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
 
 use cellar_bridges::SOCKET_VARIABLE;
+use cellar_config::SessionRequest;
 use cellar_engine::{
     Cell, Event, EventKind, Language, RunResult, Session,
     config::RunOptions,
@@ -17,37 +18,67 @@ use tokio::{
 use crate::{
     args::{EvalArguments, Folders, OutputArguments, PlaceArguments, RunArguments},
     artifacts::{self, SETTLED_WITHIN},
-    output::{Follower, Form, Plain},
+    output::{End, Follower, Form, Plain},
+    program::{arguments_variable, folder_of, hint},
     render::{Options, Transcript},
-    report::{CliError, print_progress},
+    report::{CliError, print_hint, print_progress},
     setup,
     socket::RemoteRun,
     source::{self, Source},
     terminal::{Cleaner, Look, Transcribed, write_stderr},
 };
 
-/// Exit code that shells report of a command that was interrupted.
+/// Exit codes that shells report of commands that SIGINT and SIGTERM have ended.
 const EXIT_INTERRUPTED: u8 = 130;
+const EXIT_TERMINATED: u8 = 143;
 
 /// Runs the cells of a file.
 ///
 /// # Errors
 /// The run is not valid, or the engine fails. A failed cell is an exit code.
 pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8, CliError> {
-    let source = source::load(&arguments.file, arguments.language.map(Language::from))?;
-    let (cells, notebook) = match source {
-        Source::Cells(_) if arguments.inplace => {
-            let message = format!("outputs cannot be written into `{}`", arguments.file.display());
+    let file = match arguments.file {
+        Some(file) => file,
+        None if Look::is_stdin_terminal() => {
+            return Err(CliError::usage(
+                "no file is named",
+                "name one, as in `cellar run hello.py`, or pipe a program",
+            ));
+        }
+        None => PathBuf::from("-"),
+    };
+    let source = source::load(&file, arguments.language.map(Language::from))?;
+    if !matches!(source, Source::Program { .. }) && !arguments.arguments.is_empty() {
+        let message = format!("`{}` takes no arguments", file.display());
+        return Err(CliError::usage(message, "programs do, which are .py, .js, .ts and their kin"));
+    }
+    let mut what = What::new(arguments.lineage.options(), folder_of(&file));
+    what.keep_going = arguments.keep_going;
+    let (cells, notebook, hides_values) = match source {
+        Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook), false),
+        _ if arguments.inplace => {
+            let message = format!("outputs cannot be written into `{}`", file.display());
             return Err(CliError::usage(message, "--inplace is for notebooks (.ipynb)"));
         }
-        Source::Cells(cells) => (cells, None),
-        Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook)),
+        Source::Cells(cells) => (cells, None, false),
+        Source::Program { cells, has_markers } => {
+            what.is_program = true;
+            what.arguments = Some(arguments_variable(&file.display().to_string(), &arguments.arguments));
+            (cells, None, !has_markers)
+        }
     };
-    let options = Options::of_stdout(arguments.output, arguments.images);
-    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(Transcribed, options))));
-    let follower = Follower::new(form, notebook);
-    let options = arguments.lineage.options();
-    start(folders, &arguments.session, (cells, options), arguments.keep_going, follower).await
+    what.cells = cells;
+    let output = arguments.output;
+    let wants_transcript = output.plain || output.lines.is_some() || arguments.images.is_some();
+    let is_quiet = arguments.quiet || (!Look::of_stdout().is_terminal && !wants_transcript);
+    let form = form(output, || match is_quiet {
+        true => Form::Plain(Plain::new(hides_values)),
+        false => {
+            let options = Options::of_stdout(output, arguments.images);
+            Form::Transcript(Box::new(Transcript::new(Transcribed, options)))
+        }
+    });
+    start(folders, &arguments.session, what, Follower::new(form, notebook)).await
 }
 
 /// Runs one cell.
@@ -55,11 +86,37 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
 /// # Errors
 /// As [`run`].
 pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<u8, CliError> {
-    let code = if arguments.code == "-" { source::load_stdin()? } else { arguments.code };
-    let cells = vec![Cell::new(arguments.language.into(), code)];
-    let form = form(arguments.output, || Form::Plain(Plain::new()));
-    let what = (cells, arguments.lineage.options());
-    start(folders, &arguments.session, what, false, Follower::new(form, None)).await
+    let code = match arguments.code {
+        Some(code) if code != "-" => code,
+        None if Look::is_stdin_terminal() => {
+            return Err(CliError::usage("there is no code", "say it, as in `cellar eval -l py '1 + 1'`, or pipe it"));
+        }
+        _ => source::load_stdin()?,
+    };
+    let form = form(arguments.output, || Form::Plain(Plain::new(false)));
+    let mut what = What::new(arguments.lineage.options(), PathBuf::new());
+    what.cells = vec![Cell::new(arguments.language.into(), code)];
+    what.is_program = true;
+    start(folders, &arguments.session, what, Follower::new(form, None)).await
+}
+
+/// A run to start, and what its end means.
+struct What {
+    cells: Vec<Cell>,
+    options: RunOptions,
+    keep_going: bool,
+    /// Its exit status is that of the process.
+    is_program: bool,
+    /// The variable with the arguments of a program.
+    arguments: Option<String>,
+    /// Where the program lies.
+    folder: PathBuf,
+}
+
+impl What {
+    fn new(options: RunOptions, folder: PathBuf) -> What {
+        What { cells: Vec::new(), options, keep_going: false, is_program: false, arguments: None, folder }
+    }
 }
 
 /// Returns the form of the output that the flags ask for; `otherwise` if they ask for none.
@@ -114,14 +171,9 @@ pub(crate) async fn next_event(run: &RunHandle, reader: &mut Reader) -> Result<O
     }
 }
 
-async fn start(
-    folders: &Folders,
-    arguments: &PlaceArguments,
-    (cells, options): (Vec<Cell>, RunOptions),
-    keep_going: bool,
-    follower: Follower,
-) -> Result<u8, CliError> {
+async fn start(folders: &Folders, arguments: &PlaceArguments, what: What, follower: Follower) -> Result<u8, CliError> {
     let own = &arguments.own;
+    let What { cells, options, keep_going, is_program, arguments: variable, folder } = what;
     let running = match socket(arguments)? {
         Some(_) if keep_going => {
             let hint = "leave out --keep-going, or run the cells one by one";
@@ -129,7 +181,9 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells, &options).await?),
         None => {
-            let opened = setup::open_session(folders, own.into()).await?;
+            let mut request = SessionRequest::from(own);
+            request.overrides.environment.extend(variable);
+            let opened = setup::open_session(folders, request).await?;
             let run = opened.start(cells, keep_going, options)?;
             Running::Local { reader: run.own(0), run }
         }
@@ -146,7 +200,12 @@ async fn start(
         Running::Local { run, .. } if follower.reads_tables() => Some(run.session().artifacts()?),
         _ => None,
     };
-    let code = follow(running, follower.with_policy(policy).with_artifacts(artifacts)).await?;
+    let sees_folder = own.granted.workspace.is_some() || matches!(running, Running::Remote(_));
+    let followed = follow(running, follower.with_policy(policy).with_artifacts(artifacts)).await?;
+    let Followed::Ended(end) = followed else { return Ok(followed.exit_code(is_program)) };
+    if let Some(hint) = end.failure.as_ref().filter(|_| !sees_folder).and_then(|failure| hint(failure, &folder)) {
+        print_hint(&hint);
+    }
     if let Some(session) = kept {
         session.end_recording()?;
         if own.name.is_some() {
@@ -154,7 +213,7 @@ async fn start(
             artifacts::settle(move || session.artifacts().ok()?.settle(SETTLED_WITHIN).ok()).await;
         }
     }
-    Ok(code)
+    Ok(Followed::Ended(end).exit_code(is_program))
 }
 
 /// The socket of the session to run in, if it is not one of our own.
@@ -170,10 +229,29 @@ fn socket(arguments: &PlaceArguments) -> Result<Option<PathBuf>, CliError> {
     }
 }
 
-/// Follows a run to its end. The first interrupt asks it to stop, which keeps its output; the second leaves at once.
-async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliError> {
+/// The end of what [`follow`] follows.
+enum Followed {
+    /// The run has ended.
+    Ended(End),
+    /// It was left at a second signal.
+    Left(u8),
+}
+
+impl Followed {
+    /// Exit code of the process.
+    fn exit_code(&self, is_program: bool) -> u8 {
+        match self {
+            Followed::Left(code) => *code,
+            Followed::Ended(End { signal: Some(code), is_error: true, .. }) => *code,
+            Followed::Ended(end) => end.exit_code(is_program),
+        }
+    }
+}
+
+/// Follows a run to its end. The first signal asks it to stop, which keeps its output; the second leaves at once.
+async fn follow(mut running: Running, mut follower: Follower) -> Result<Followed, CliError> {
     let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
-    let mut is_stopping = false;
+    let mut stopped_by = None;
     let mut asked = Asked::default();
     loop {
         let event = tokio::select! {
@@ -184,17 +262,21 @@ async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliE
                 }
                 continue;
             }
-            () = interrupts.next() => match &running {
-                Running::Local { run, .. } if !is_stopping => {
-                    is_stopping = true;
+            code = interrupts.next() => match &running {
+                Running::Local { run, .. } if stopped_by.is_none() => {
+                    stopped_by = Some(code);
                     run.cancel();
                     print_progress("stopping; interrupt again to leave at once");
                     continue;
                 }
-                _ => return Ok(EXIT_INTERRUPTED),
+                _ => return Ok(Followed::Left(code)),
             },
         };
-        let Some(event) = event else { return follower.finish() };
+        let Some(event) = event else {
+            let mut end = follower.finish()?;
+            end.signal = stopped_by;
+            return Ok(Followed::Ended(end));
+        };
         let event = event?;
         follower.event(&event)?;
         if let (EventKind::InputRequest { request_id, prompt, .. }, Running::Local { .. }) = (&event.kind, &running) {
@@ -260,12 +342,14 @@ impl Interrupts {
         Ok(Interrupts { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
+    /// Waits for a signal, and returns the exit code that shells report of it.
+    ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> u8 {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => EXIT_INTERRUPTED,
+            _ = self.terminate.recv() => EXIT_TERMINATED,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `cellar session`: the sessions that `--session` keeps.
 
 use std::{
-    fmt::Write as _,
     io::{self, BufReader},
     path::Path,
     time::SystemTime,
@@ -17,7 +16,8 @@ use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionCommand, SnapshotArguments},
     artifacts, datasets, output,
     report::{CliError, EXIT_COMPLETE},
-    terminal::{Look, escaped, padded, width},
+    table::table,
+    terminal::Look,
     upgrade::upgrade,
 };
 use cellar_config::ArtifactsTable;
@@ -52,7 +52,7 @@ fn list(folders: &Folders, as_json: bool) -> Result<(), CliError> {
     let sessions = store(folders)?.list()?;
     match as_json {
         true => output::print_json(&sessions.iter().map(json).collect::<Vec<_>>()),
-        false => output::print(&table(&sessions, SystemTime::now())),
+        false => output::print(&listed(&sessions, SystemTime::now())),
     }
 }
 
@@ -77,23 +77,22 @@ fn json(info: &StoredInfo) -> StoredSessionJson {
     }
 }
 
-fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
-    let mut text = String::new();
-    let columns = sessions.iter().map(|session| width(&session.name)).max().unwrap_or(0);
-    for session in sessions {
+fn listed(sessions: &[StoredInfo], now: SystemTime) -> String {
+    let row = |session: &StoredInfo| {
         let languages: Vec<&str> = session.languages.iter().map(|language| language.code()).collect();
-        let state = match (&session.problem, session.stored_at) {
-            (Some(problem), _) => escaped(&problem.to_string()).into_owned(),
-            (None, None) => "nothing stored yet".to_owned(),
+        let (age, size, what) = match (&session.problem, session.stored_at) {
+            (Some(problem), _) => (String::new(), String::new(), problem.to_string()),
+            (None, None) => (String::new(), String::new(), "nothing stored yet".to_owned()),
             (None, Some(at)) => {
                 let age = now.duration_since(at).unwrap_or_default().as_secs();
-                format!("{:>9}  {:>8}  {}", age_text(age), size_text(session.state_bytes), languages.join(" "))
+                (age_text(age), size_text(session.state_bytes), languages.join(" "))
             }
         };
-        let live = if session.is_live { "  in use" } else { "" };
-        let _ = writeln!(text, "{}  {state}{live}", padded(&escaped(&session.name), columns));
-    }
-    text
+        let live = if session.is_live { "in use" } else { "" };
+        [session.name.clone(), age, size, what, live.to_owned()]
+    };
+    let rows: Vec<_> = sessions.iter().map(row).collect();
+    table(["NAME", "STORED", "SIZE", "LANGUAGES", ""], &rows, "no sessions are kept; --session NAME keeps one")
 }
 
 pub(crate) fn age_text(seconds: u64) -> String {

@@ -66,6 +66,8 @@ const OTHER_LANGUAGES: [&str; 30] = [
 pub(crate) enum Source {
     /// Cells, and nothing that outputs could be written to.
     Cells(Vec<Cell>),
+    /// A program, with markers between its cells or without any.
+    Program { cells: Vec<Cell>, has_markers: bool },
     /// A notebook.
     Notebook(Box<Notebook>),
 }
@@ -82,11 +84,13 @@ pub(crate) fn load(file: &Path, language: Option<Language>) -> Result<Source, Cl
         Format::Notebook => Ok(Source::Notebook(Box::new(Notebook::parse(file, &bytes)?))),
         Format::Source(language) => {
             let not_text = |_| CliError::usage(format!("the source {place} is not UTF-8 text"), "save it as UTF-8");
-            let cells = cells(&String::from_utf8(bytes).map_err(not_text)?, language)?;
+            let text = String::from_utf8(bytes).map_err(not_text)?;
+            let has_markers = text.lines().any(|line| marker(line, language).is_some());
+            let cells = cells(&text, language)?;
             if cells.is_empty() {
                 return Err(CliError::usage(format!("there is no code {place}"), "write a cell first"));
             }
-            Ok(Source::Cells(cells))
+            Ok(Source::Program { cells, has_markers })
         }
     }
 }
@@ -127,13 +131,25 @@ fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Forma
         Some("json") => Ok(Format::Json),
         Some("ipynb") => Ok(Format::Notebook),
         Some("py") => Ok(Format::Source(Language::Python)),
-        Some("js" | "mjs") => Ok(Format::Source(Language::JavaScript)),
+        Some("js" | "mjs" | "cjs" | "ts" | "mts" | "cts" | "tsx" | "jsx") => Ok(Format::Source(Language::JavaScript)),
+        None if let Some(language) = interpreted(bytes) => Ok(Format::Source(language)),
         _ if is_stdin(file) && bytes.trim_ascii_start().starts_with(b"{") => Ok(Format::Json),
         _ => Err(CliError::usage(
             format!("cannot tell what is in `{}`", file.display()),
-            "name it .json, .ipynb, .py or .js, or say -l py or -l js",
+            "name it .json, .ipynb, .py, .js or .ts, or say -l py or -l js",
         )),
     }
+}
+
+/// The language of a file by its first line, such as `#!/usr/bin/env python3`.
+fn interpreted(bytes: &[u8]) -> Option<Language> {
+    let line = bytes.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(['/', ' ', '\t', '\r']);
+    words.find_map(|word| match word {
+        _ if word.starts_with("python") => Some(Language::Python),
+        "node" | "deno" | "bun" | "nodejs" => Some(Language::JavaScript),
+        _ => None,
+    })
 }
 
 /// Splits source into cells. A marker may name another language, a timeout or a reset in brackets, and then a title:

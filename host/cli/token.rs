@@ -1,6 +1,6 @@
 //! `cellar token`: who may use `cellar serve`.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
 use cellar_server::{NewToken, Scope, Token, TokenFile};
 
@@ -8,6 +8,7 @@ use crate::{
     args::{Folders, TokenArguments, TokenCommand},
     output,
     report::{CliError, EXIT_COMPLETE},
+    table::{date_text, table},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -41,7 +42,7 @@ pub(crate) fn token(folders: &Folders, arguments: TokenArguments) -> Result<u8, 
             let tokens = file.list()?;
             match json {
                 true => output::print_json(&tokens.iter().map(listed).collect::<Vec<_>>())?,
-                false => output::print(&table(&tokens))?,
+                false => output::print(&table_of(&tokens))?,
             }
         }
         TokenCommand::Revoke { id } => file.revoke(&id)?,
@@ -63,17 +64,17 @@ fn listed(token: &Token) -> serde_json::Value {
     })
 }
 
-fn table(tokens: &[Token]) -> String {
-    let mut text = String::new();
-    for token in tokens {
+fn table_of(tokens: &[Token]) -> String {
+    let row = |token: &Token| {
         let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.name()).collect();
-        let state = match token.expires_at {
+        let until = match token.expires_at {
             _ if token.is_expired() => "expired".to_owned(),
-            Some(end) => format!("until {end}"),
-            None => "for ever".to_owned(),
+            Some(end) => date_text(end),
+            None => "never".to_owned(),
         };
         let Token { id, tenant, name, last4, .. } = token;
-        let _ = writeln!(text, "{id}  …{last4}  {tenant}  {name}  {}  {state}", scopes.join(","));
-    }
-    text
+        [id.clone(), format!("…{last4}"), tenant.clone(), name.clone(), scopes.join(","), until]
+    };
+    let rows: Vec<_> = tokens.iter().map(row).collect();
+    table(["ID", "ENDS IN", "TENANT", "NAME", "SCOPES", "EXPIRES"], &rows, "no tokens; `cellar token new` makes one")
 }

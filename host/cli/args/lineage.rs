@@ -56,7 +56,7 @@ pub(crate) enum DatasetCommand {
     /// Tell the versions of one, the oldest first
     Show {
         /// The dataset
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = crate::completion::datasets())]
         name: String,
         /// Print them as JSON
         #[arg(long)]
@@ -65,7 +65,7 @@ pub(crate) enum DatasetCommand {
     /// Print or save the rows of one, a Parquet file
     Get {
         /// The dataset
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = crate::completion::datasets())]
         name: String,
         /// File to write; `-` for standard output
         #[arg(value_name = "FILE|-", default_value = "-")]
@@ -78,7 +78,7 @@ pub(crate) enum DatasetCommand {
     #[command(visible_alias = "rm")]
     Delete {
         /// The datasets
-        #[arg(value_name = "NAME", required = true)]
+        #[arg(value_name = "NAME", required = true, add = crate::completion::datasets())]
         names: Vec<String>,
     },
 }
@@ -86,7 +86,7 @@ pub(crate) enum DatasetCommand {
 #[derive(Debug, Args)]
 pub(crate) struct DatasetPublish {
     /// The dataset, which is made when there is none: small letters, digits, `_` and `-`
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completion::datasets())]
     pub(crate) name: String,
     /// Parquet file; `-` for standard input
     #[arg(value_name = "FILE|-")]

@@ -24,7 +24,7 @@ pub(crate) enum SessionCommand {
     #[command(visible_alias = "rm")]
     Remove {
         /// The sessions
-        #[arg(value_name = "NAME", required = true)]
+        #[arg(value_name = "NAME", required = true, add = crate::completion::sessions())]
         names: Vec<String>,
     },
     /// Write the state of one into a file
@@ -82,7 +82,7 @@ impl From<FormerCommand> for SessionCommand {
 #[derive(Debug, Args)]
 pub(crate) struct UpgradeArguments {
     /// The session
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completion::sessions())]
     pub(crate) session: String,
     /// Do it, and lose what is told otherwise
     #[arg(long)]
@@ -92,7 +92,7 @@ pub(crate) struct UpgradeArguments {
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArguments {
     /// The session, as it was last stored
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completion::sessions())]
     pub(crate) session: String,
     /// File to write, without the session's own files; `-` for standard output
     #[arg(value_name = "FILE|-")]
@@ -105,7 +105,7 @@ pub(crate) struct RestoreArguments {
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     /// Name of the session to make [default: the one that the snapshot was taken of]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completion::sessions())]
     pub(crate) session: Option<String>,
     /// Take a session that is there back to the snapshot; its files stay as they are
     #[arg(long)]
@@ -115,7 +115,7 @@ pub(crate) struct RestoreArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ForkArguments {
     /// The session to begin with, as it was last stored
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completion::sessions())]
     pub(crate) session: String,
     /// Name of the session to make; it gets a copy of the private workspace
     #[arg(value_name = "NEW")]
@@ -125,7 +125,7 @@ pub(crate) struct ForkArguments {
 #[derive(Debug, Args)]
 pub(crate) struct OriginArguments {
     /// The session, as it was last stored
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", add = crate::completion::sessions())]
     pub(crate) session: String,
     /// One name [default: all]
     #[arg(value_name = "NAME")]

@@ -408,8 +408,7 @@ impl Parser<'_> {
         let mut settings = LimitSettings::default();
         for limit in LIMITS {
             let given = fields.get(limit.key);
-            *limit.setting_mut(&mut settings) =
-                given.and_then(|at| at.limit(limit, &mut self.problems));
+            *limit.setting_mut(&mut settings) = given.and_then(|at| at.limit(limit, &mut self.problems));
         }
         Some(settings)
     }

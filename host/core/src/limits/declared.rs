@@ -419,8 +419,12 @@ mod tests {
     #[test]
     fn settings_are_times_in_milliseconds_and_other_numbers_in_the_units_of_their_keys() {
         let flags = LimitSettings { timeout: Some(5_000), ..LimitSettings::default() };
-        let file =
-            LimitSettings { timeout: Some(7_000), grace_ms: Some(20), memory_mib: Some(64), ..LimitSettings::default() };
+        let file = LimitSettings {
+            timeout: Some(7_000),
+            grace_ms: Some(20),
+            memory_mib: Some(64),
+            ..LimitSettings::default()
+        };
         let limits = flags.or(&file).limits();
         assert_eq!((limits.timeout, limits.grace), (Duration::from_secs(5), Duration::from_millis(20)));
         assert_eq!((limits.memory_bytes, limits.fuel), (64 << 20, None));
