@@ -7,6 +7,7 @@ mod lineage;
 mod names;
 mod packages;
 mod sessions;
+mod testing;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -34,6 +35,7 @@ pub(crate) use self::{
         ForkArguments, FormerCommand, KeptSessionArguments, OriginArguments, RestoreArguments, SessionCommand,
         SnapshotArguments, UpgradeArguments,
     },
+    testing::TestArguments,
 };
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
@@ -67,6 +69,11 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Run one cell and print its output
     Eval(EvalArguments),
+    /// Run files of tests by pytest and node:test, each in a sandbox
+    ///
+    /// Tests see the current folder, and may not change it unless --workspace names it; `/tmp` is theirs. The time limit
+    /// (--timeout) is that of a file. The exit code is 0 if all tests passed, 1 if one failed, 2 if there are none.
+    Test(TestArguments),
     /// Play a run that --record kept: its cells run again, and show the same
     ///
     /// They need no network, no tools, no model, no files and no workspace: the recording answers whatever they ask for.

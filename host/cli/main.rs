@@ -28,6 +28,7 @@ mod source;
 mod stdio;
 mod table;
 mod terminal;
+mod testing;
 mod token;
 mod upgrade;
 
@@ -111,6 +112,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
     match arguments.command {
         Command::Run(arguments) => on_runtime(run::run(&folders, arguments)),
         Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
+        Command::Test(arguments) => on_runtime(testing::test(&folders, arguments)),
         Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
         Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
         Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
