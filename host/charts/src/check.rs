@@ -60,11 +60,43 @@ pub(crate) fn check_picture(svg: &str) -> Result<Document<'_>, ChartError> {
         return refused(format!("{} bytes, more than {SVG_BYTES_MAX}", svg.len()));
     }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(svg, options).map_err(|error| ChartError::Svg(error.to_string()))?;
+    let document = Document::parse_with_options(without_doctype(svg), options)
+        .map_err(|error| ChartError::Svg(error.to_string()))?;
     if document.descendants().any(|node| node.ancestors().skip(1).nth(DEPTH_MAX).is_some()) {
         return refused(format!("elements more than {DEPTH_MAX} deep in each other"));
     }
     Ok(document)
+}
+
+/// Returns a picture from behind the declaration of its document type, as Matplotlib and Graphviz write it. One that declares
+/// something itself is returned whole, and so refused: it may have entities.
+fn without_doctype(svg: &str) -> &str {
+    let mut rest = svg.trim_start_matches('\u{feff}').trim_start();
+    loop {
+        let end = match rest {
+            _ if rest.starts_with("<?") => rest.find("?>").map(|at| at.saturating_add(2)),
+            _ if rest.starts_with("<!--") => rest.find("-->").map(|at| at.saturating_add(3)),
+            _ if rest.starts_with("<!DOCTYPE") => return behind_doctype(rest).unwrap_or(svg),
+            _ => return svg,
+        };
+        let Some(behind) = end.and_then(|end| rest.get(end..)) else { return svg };
+        rest = behind.trim_start();
+    }
+}
+
+/// Returns what follows a declaration that names a document type and declares nothing.
+fn behind_doctype(text: &str) -> Option<&str> {
+    let mut quote = None;
+    for (at, character) in text.char_indices() {
+        match (quote, character) {
+            (None, '"' | '\'') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            (None, '[') => return None,
+            (None, '>') => return text.get(at.saturating_add(1)..),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn check_nodes(document: &Document<'_>) -> Result<(), String> {
@@ -186,6 +218,12 @@ mod tests {
             check_body(&format!("<text>{}</text>", "a".repeat(300_000))).expect_err("text").contains("bytes of text")
         );
         assert!(check_body(&"<g/>".repeat(600_000)).expect_err("nodes").contains("nodes"));
+        let declared = r#"<!-- <!DOCTYPE > --><?xml version="1.0"?>
+            <!DOCTYPE svg PUBLIC "-//W3C//DTD SVG > 1.1//EN" "svg11.dtd"> <svg/>"#;
+        assert!(check_picture(declared).is_ok() && check(declared).is_err());
+        for hostile in ["<!DOCTYPE svg [<!ENTITY a 'b'>]><svg>&a;</svg>", "<!DOCTYPE svg", "<!-- <svg/>"] {
+            assert!(check_picture(hostile).is_err(), "{hostile}");
+        }
         assert!(matches!(check("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>"), Err(ChartError::Svg(_))));
         assert!(matches!(check(&" ".repeat(SVG_BYTES_MAX + 1)), Err(ChartError::Output)));
     }
