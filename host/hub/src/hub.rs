@@ -31,6 +31,7 @@ use crate::{
     answers::Answerer,
     bounds::Bounds,
     error::HubError,
+    figures::{CellKey, Figures, Histogram},
     journals::{Account, Journals},
     run::{Driving, Ending, RunHandle, RunRequest, drive},
     turn::Turns,
@@ -188,6 +189,7 @@ struct Inner {
     ready: Mutex<HashSet<(GuestName, bool)>>,
     /// Sessions whose names were made up.
     unnamed: AtomicU64,
+    figures: Figures,
 }
 
 #[derive(Default)]
@@ -243,6 +245,7 @@ impl Hub {
             account: journals.account(),
             ready: Mutex::default(),
             unnamed: AtomicU64::new(1),
+            figures: Figures::default(),
         });
         let holder: Weak<Inner> = Arc::downgrade(&inner);
         journals.join(holder);
@@ -367,6 +370,16 @@ impl Hub {
     /// `SessionUnknown`.
     pub fn session(&self, name: &str) -> Result<SessionEntry, HubError> {
         lock(&self.0.sessions).get(name).cloned().ok_or_else(|| HubError::SessionUnknown(name.to_owned()))
+    }
+
+    /// Durations of the cells that have ended, by language and outcome.
+    pub fn cells_ended(&self) -> BTreeMap<CellKey, Histogram> {
+        self.0.figures.all()
+    }
+
+    /// Kernels of its sessions that are awake, and those that wait for room to be; none are counted without a share.
+    pub fn kernels(&self) -> (usize, usize) {
+        self.0.config.bounds.share.as_ref().map_or((0, 0), |share| self.0.host.kernels_of(share))
     }
 
     /// Bytes of events that wait for the readers of its runs, but for small ones.
@@ -503,6 +516,9 @@ impl Hub {
         let is_durable = self.0.config.is_durable && entry.is_stored;
         let driving = Driving::new(async move {
             drive(ending, prepared, turn, entry.answerer, is_durable).await;
+            if let Some(result) = run.ended() {
+                hub.0.figures.count(result);
+            }
             hub.forget_old(&run);
         });
         Ok((handle, driving))

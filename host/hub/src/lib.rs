@@ -18,6 +18,7 @@
 mod answers;
 mod bounds;
 mod error;
+mod figures;
 mod hub;
 mod journal;
 mod journals;
@@ -29,6 +30,7 @@ mod turn;
 pub use answers::{Answerer, Ask};
 pub use bounds::{Admission, Bounds, QuotaError};
 pub use error::HubError;
+pub use figures::{CellKey, DURATION_BOUNDS, Histogram};
 pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
 pub use journals::Journals;

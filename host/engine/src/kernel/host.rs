@@ -105,6 +105,11 @@ impl Host {
         self.inner.engines.made().map(held).sum()
     }
 
+    /// Kernels of a share that are awake, and those that wait for room to be.
+    pub fn kernels_of(&self, share: &CpuShare) -> (usize, usize) {
+        self.inner.sweep.count(share.claim())
+    }
+
     /// Returns the policy for kernels that are idle.
     pub(crate) fn rests(&self) -> Rests {
         self.inner.config.rests

@@ -207,6 +207,13 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
+    /// Returns the kernels of a share that have room, and those that wait for it.
+    pub(crate) fn count(&self, claim: Claim) -> (usize, usize) {
+        let table = lock(&self.line.table);
+        let waiting = table.waiting.iter().filter(|waiter| waiter.claim.share == claim.share).count();
+        (table.held(claim), waiting)
+    }
+
     pub(crate) fn new(kernels_max: usize, rests: Rests, turns: Arc<Turns>) -> Sweep {
         let processors = u32::try_from(cores()).unwrap_or(u32::MAX);
         let saved_max = rests.checkpoint_credit.saturating_mul(processors);
