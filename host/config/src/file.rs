@@ -86,12 +86,61 @@ pub struct Config {
     pub server: ServerTable,
     /// `[tenants.NAME]`: its tenants. Without any, the user who started it.
     pub tenants: BTreeMap<String, TenantTable>,
+    /// `[templates.NAME]`: what sessions have that callers of `cellar serve` open by this name.
+    pub templates: BTreeMap<String, Template>,
+}
+
+/// Template of sessions: `[templates.NAME.limits]`, `mounts`, `packages`, `environment` and `session`, each as it stands in the
+/// file itself, and besides what the file grants.
+#[derive(Debug, Clone, Default)]
+pub struct Template {
+    /// `limits`, which win over those of the file.
+    pub limits: LimitSettings,
+    /// `mounts`, in the place of one of the file at the same path.
+    pub mounts: Vec<Mount>,
+    /// `packages`, which win over those of the file.
+    pub packages: Vec<Source>,
+    /// `environment`, which wins over that of the file.
+    pub environment: Vec<(String, String)>,
+    /// `session`: what it says wins over what the file says.
+    pub session: SessionTable,
+}
+
+impl Template {
+    /// Returns the configuration of a session that is opened with this template.
+    pub fn applied_to(&self, file: &Config) -> Config {
+        let mut config = file.clone();
+        config.limits = self.limits.clone().or(&file.limits);
+        config.mounts.retain(|mount| self.mounts.iter().all(|own| own.guest != mount.guest));
+        config.mounts.extend(self.mounts.iter().cloned());
+        config.packages.splice(0..0, self.packages.iter().cloned());
+        config.environment.retain(|(name, _)| self.environment.iter().all(|(own, _)| own != name));
+        config.environment.extend(self.environment.iter().cloned());
+        let (session, own) = (&mut config.session, &self.session);
+        session.guests.extend(own.guests.iter().copied());
+        if !own.languages.is_empty() {
+            session.languages.clone_from(&own.languages);
+        }
+        session.seeds.extend(own.seeds.iter().map(|(language, seed)| (*language, seed.clone())));
+        session.input_timeout = own.input_timeout.or(session.input_timeout);
+        session.charts = own.charts.or(session.charts);
+        if own.aliases.is_some() {
+            session.aliases.clone_from(&own.aliases);
+        }
+        if own.kernel_mode != KernelMode::default() {
+            session.kernel_mode = own.kernel_mode;
+        }
+        if own.output_policy != OutputPolicy::default() {
+            session.output_policy = own.output_policy;
+        }
+        config
+    }
 }
 
 /// Settings of `cellar serve`. An absent one keeps its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTable {
-    /// `listen`: address and port, `127.0.0.1:8700` unless given. Port 0 is any that is free.
+    /// `listen`: address and port, `127.0.0.1:8700` unless given; a port alone is one of 127.0.0.1. Port 0 is any that is free.
     pub listen: Option<SocketAddr>,
     /// `tokens`: the file that `cellar token` keeps the digests of tokens in; `.tokens.json` in the folder of the sessions
     /// unless given.
@@ -136,6 +185,15 @@ pub struct OauthTable {
     pub jwks: Option<String>,
     /// `tenant_claim`: the claim that names the tenant; `tenant` unless given.
     pub tenant_claim: String,
+}
+
+/// Address to listen at: an address with a port, or a port of the loopback address alone.
+pub fn listen_address(text: &str) -> Option<SocketAddr> {
+    let local = |port: &str| Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)));
+    match text.strip_prefix("localhost:") {
+        Some(port) => local(port),
+        None => text.parse().ok().or_else(|| local(text)),
+    }
 }
 
 /// An address that is encrypted, or of this very machine.
@@ -194,6 +252,8 @@ pub struct TenantTable {
     pub memory_mib: Option<u64>,
     /// `disk_mib`: size of its store, 1 to 1073741824; any unless given.
     pub disk_mib: Option<u64>,
+    /// `templates`: those of the `[templates.NAME]` of its configuration that its callers may name; all unless given.
+    pub templates: Option<Vec<String>>,
     /// `model_tokens_per_day`: tokens of questions and answers of models in a day, 1 to 1000000000000; any unless given.
     pub model_tokens_per_day: Option<u64>,
 }
@@ -308,7 +368,7 @@ impl Grants for Config {
     /// Relative paths are taken from the working folder.
     fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
         let entries = at.entries(&mut Problems::default()).unwrap_or_default();
-        for (_, at) in entries.iter().filter(|(key, _)| matches!(*key, "server" | "tenants")) {
+        for (_, at) in entries.iter().filter(|(key, _)| matches!(*key, "server" | "tenants" | "templates")) {
             problems.add(&at.path, "only has a meaning in the file of `cellar serve`");
         }
         parse::within(problems, |parser| parser.config(at))

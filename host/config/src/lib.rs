@@ -32,7 +32,7 @@ use cellar_packages::{PackageError, Source};
 
 pub use file::{
     ArtifactsTable, AuditTable, Config, ConfigError, HostTable, Isolate, Logs, OauthTable, ServerTable, SessionTable,
-    TenantTable, secure_url,
+    Template, TenantTable, listen_address, secure_url,
 };
 pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;

@@ -55,6 +55,11 @@ impl Access {
         Ok(())
     }
 
+    /// Returns the mark of the content of the file of tokens. Blocks.
+    pub(crate) fn mark(&self) -> Option<(u64, u64, i64)> {
+        self.file.as_ref()?.mark()
+    }
+
     /// Accepts these tokens from now on, and no others.
     pub(crate) fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Tokens::new(tokens);
@@ -73,7 +78,8 @@ impl Access {
         let unknown = || {
             let detail = "a token is needed, and none was given that is known and has not expired";
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "token", detail);
-            problem.hint("send `Authorization: Bearer cel_…`; `cellar token new` makes one")
+            problem
+                .hint("send `Authorization: Bearer cel_…`; `cellar token new` makes one, which is good a second later")
         };
         let text = text.ok_or_else(unknown)?.trim();
         let (name, allows) = match self.tokens().find(text) {

@@ -3,6 +3,7 @@
 mod isolation;
 
 use std::{
+    fs::{self, File},
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -13,6 +14,7 @@ use cellar_config::{Config, Folders, Isolate, OauthTable, Overrides, Progress, S
 use cellar_engine::{HostConfig, config::WEIGHT};
 use cellar_hub::HubError;
 use http::Uri;
+use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::{
     access::{NewToken, Scope, Token, TokenError, TokenFile, mint},
@@ -30,6 +32,8 @@ pub const OWN_TENANT: &str = "own";
 const TENANTS: &str = ".tenants";
 /// Name of the file of tokens, which no session can have.
 const TOKENS: &str = ".tokens.json";
+/// Name of the file that the server of a folder of sessions has locked, which no session can have.
+const SERVING: &str = ".serving";
 
 /// Connections that may wait until they are taken.
 const LISTEN_BACKLOG: i32 = 4_096;
@@ -101,6 +105,18 @@ pub enum ServeError {
     /// The process of a tenant was not told what it needs.
     #[error("this process is for a server that is not there")]
     Worker(#[source] io::Error),
+    /// Another server keeps its sessions in the same folder.
+    #[error("another server keeps its sessions in `{}`", .0.display())]
+    StoreServed(PathBuf),
+    /// The folder of sessions cannot be claimed.
+    #[error("cannot claim the folder of sessions `{}`", path.display())]
+    Claim {
+        /// The folder.
+        path: PathBuf,
+        /// Error of the host.
+        #[source]
+        source: io::Error,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}")]
     Listen {
@@ -116,6 +132,10 @@ fn list(faults: &[(String, SetupError)]) -> String {
     let lines: Vec<String> = faults.iter().map(|(tenant, fault)| format!("tenant `{tenant}`: {fault}")).collect();
     lines.join("\n")
 }
+
+/// Claim to the folders of sessions of a server's tenants, for as long as it lives.
+#[derive(Debug)]
+pub struct StoreClaim(#[expect(dead_code, reason = "the locks are held by the open files")] Vec<File>);
 
 /// Configuration of workers.
 #[derive(Clone, Debug)]
@@ -141,6 +161,25 @@ impl ServerConfig {
         let fault = |tenant: &TenantConfig| tenant.check().err().map(|fault| (tenant.name.clone(), fault));
         let faults: Vec<(String, SetupError)> = self.tenants.iter().filter_map(fault).collect();
         if faults.is_empty() { Ok(()) } else { Err(ServeError::Tenants(faults)) }
+    }
+
+    /// Claims the folders of sessions, which no two servers may serve: each would count quotas for itself. Blocks.
+    ///
+    /// # Errors
+    /// `StoreServed`: another server has claimed one. `Claim`: one cannot be made or written.
+    pub fn claim_stores(&self) -> Result<StoreClaim, ServeError> {
+        let claim = |store: &PathBuf| -> Result<File, ServeError> {
+            let failed = |source| ServeError::Claim { path: store.clone(), source };
+            fs::create_dir_all(store).map_err(failed)?;
+            let path = store.join(SERVING);
+            let file = File::options().create(true).append(true).open(path).map_err(failed)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(file),
+                Err(Errno::WOULDBLOCK) => Err(ServeError::StoreServed(store.clone())),
+                Err(error) => Err(failed(error.into())),
+            }
+        };
+        Ok(StoreClaim(self.tenants.iter().map(|tenant| claim(&tenant.store)).collect::<Result<_, _>>()?))
     }
 
     /// Listens, without answering yet.
@@ -194,6 +233,7 @@ impl ServerConfig {
             },
             is_durable,
             idle_after: server.idle_after.unwrap_or(IDLE_AFTER_SECONDS),
+            templates: table.templates.clone(),
         };
         let mut own = None;
         let tenants = if config.tenants.is_empty() {

@@ -9,7 +9,10 @@ use cellar_hub::HubError;
 use crate::{
     access::{Access, Issuer},
     configuration::{Isolation, ServeError, ServerConfig},
-    http::{Lifecycle, State, metrics::Metrics},
+    http::{
+        Lifecycle, State,
+        metrics::{self, Metrics},
+    },
     router::{Interfaces, Router},
     tenant::{self, Ground, Tenant},
 };
@@ -37,6 +40,7 @@ impl Local {
         afar: Option<Afar>,
     ) -> Result<Local, ServeError> {
         config.check()?;
+        metrics::begin();
         let issuer = config.oauth.map(Issuer::new).transpose().map_err(ServeError::Oauth)?;
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         let access = Access::open(config.tokens, config.own_tokens, issuer, names)?;

@@ -1,7 +1,8 @@
-//! The same sessions for clients of the Model Context Protocol. No session of ours hangs on the protocol's own, which newer
-//! clients do not have and older ones lose: a session is an argument of each tool.
+//! The same sessions for clients of the Model Context Protocol. A session is an argument of each tool, and that of the
+//! connection where it is left out.
 
 mod answers;
+mod connection;
 mod described;
 mod endpoint;
 mod models;
@@ -15,7 +16,7 @@ use cellar_bridges::Doors;
 use cellar_engine::{Cell, Host, Session, config::RunOptions};
 use cellar_files::{FileKind, OpenHow, ROOT};
 use cellar_hub::{HubError, OnDisconnect, RunRequest};
-use cellar_wire::{FileAction, MCP_TOOLS, McpCall, SessionRequest, mcp_call, mcp_schema};
+use cellar_wire::{FileAction, MCP_TOOLS, McpCall, SessionRequest, mcp_call, mcp_output_schema, mcp_schema};
 use rmcp::{
     ErrorData, ServerHandler, ServiceExt,
     model::{
@@ -40,8 +41,9 @@ use crate::{
         is_read,
     },
     problem::{Answer, Problem},
-    tenant::{Extensions, Ground, Tenant, fingerprint, minted, on_a_thread, store_all},
+    tenant::{Extensions, Ground, Stray, Tenant, fingerprint, keep_times, minted, on_a_thread, store_all},
 };
+use connection::Used;
 use runs::{Asking, Came, Following, Waiting};
 
 /// Bytes of a file or an artifact that a tool or a resource gives: clients refuse messages of more than a mebibyte, and
@@ -76,6 +78,8 @@ impl Interface {
 #[derive(Clone, Debug)]
 struct Mcp {
     tenant: Arc<Tenant>,
+    /// Name of the session of the only connection, where there is but one.
+    own: Option<Arc<str>>,
     waiting: Arc<Waiting>,
     /// Models that clients offer.
     offers: Offers,
@@ -94,13 +98,24 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
     let offers = Offers::default();
     let ground = Ground { host, config: host_config, doors, afar: None, progress };
     let tenant = Arc::new(Tenant::open(own, ground, Extensions::of_sampler(offers.clone()))?);
-    let served = Mcp::new(tenant.clone(), offers).serve(rmcp::transport::stdio()).await;
-    // A client that goes away before it has said anything is no failure of ours.
-    match served {
-        Ok(running) => drop(running.waiting().await),
-        Err(error) => tracing::debug!(%error, "the client went away"),
+    let own: Arc<str> = minted("ses").into();
+    let mcp = Mcp { own: Some(own.clone()), ..Mcp::new(tenant.clone(), offers) };
+    let tenants = [tenant];
+    let served = async {
+        match mcp.serve(rmcp::transport::stdio()).await {
+            Ok(running) => drop(running.waiting().await),
+            // A client that goes away before it has said anything is no failure of ours.
+            Err(error) => tracing::debug!(%error, "the client went away"),
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = keep_times(tenants.to_vec()) => {}
     }
-    store_all(&[tenant]).await;
+    for tenant in &tenants {
+        tenant.end_connection(&own).await;
+    }
+    store_all(&tenants).await;
     Ok(())
 }
 
@@ -109,7 +124,7 @@ type Told = Result<CallToolResult, Problem>;
 
 impl Mcp {
     fn new(tenant: Arc<Tenant>, offers: Offers) -> Mcp {
-        Mcp { tenant, waiting: Arc::default(), offers, described: Arc::default() }
+        Mcp { tenant, own: None, waiting: Arc::default(), offers, described: Arc::default() }
     }
 
     /// Follows a run to its end, or to where its client is asked.
@@ -138,16 +153,10 @@ impl Mcp {
         session: Option<String>,
         cells: Vec<Cell>,
         what: u64,
-        asking: Asking,
+        context: &RequestContext<RoleServer>,
     ) -> Result<Following, Problem> {
         let tenant = &self.tenant;
-        let is_new = session.is_none();
-        let session = match session {
-            Some(session) => session,
-            // Whether somebody answers is known of each call, not of the session.
-            None => tenant.create(SessionRequest { input: true, ..SessionRequest::default() }).await?,
-        };
-        tenant.session(&session).await?;
+        let Used { name: session, is_new, .. } = self.session(session, context).await?;
         let request = RunRequest {
             id: minted("run"),
             cells,
@@ -156,7 +165,7 @@ impl Mcp {
             is_owned: true,
             on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
         };
-        let offer = asking.has_model.then(|| self.offers.offer(&session));
+        let offer = Asking::of(context).has_model.then(|| self.offers.offer(&session));
         Ok(Following::new(tenant.hub.start(&session, request)?, is_new, what, offer))
     }
 }
@@ -164,7 +173,7 @@ impl Mcp {
 impl ServerHandler for Mcp {
     fn get_info(&self) -> InitializeResult {
         let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
-        info.server_info = Implementation::new("cellar", env!("CARGO_PKG_VERSION"));
+        info.server_info = Implementation::new("cellar", env!("CARGO_PKG_VERSION")).with_title("Cellar");
         info.instructions = Some(described::instructions().to_owned());
         info
     }
@@ -182,7 +191,12 @@ impl ServerHandler for Mcp {
                 "eval" => described::eval(self, Asking::of(&context).has_model).await,
                 other => described::other(other).to_owned(),
             };
-            tools.push(Tool::new(name, description, Arc::new(schema)));
+            let output: JsonObject = mcp_output_schema(name).as_object().cloned().unwrap_or_default();
+            let tool = Tool::new(name, description, Arc::new(schema))
+                .with_title(described::title(name))
+                .with_annotations(described::annotations(name, self.reaches_out()))
+                .with_raw_output_schema(Arc::new(output));
+            tools.push(tool);
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -203,14 +217,14 @@ impl ServerHandler for Mcp {
                         let answers = request.input_responses.unwrap_or_default();
                         Ok(self.waiting.take(&name, what, &answers).ok_or_else(gone)?)
                     }
-                    None => self.begin(session, cells, what, Asking::of(&context)).await,
+                    None => self.begin(session, cells, what, &context).await,
                 };
                 match begun {
                     Ok(following) => self.follow(following, &context).await,
                     Err(problem) => Err(problem),
                 }
             }
-            Ok(call) => other(&self.tenant, call).await.map(CallToolResponse::from),
+            Ok(call) => self.carry_out(call, &context).await.map(CallToolResponse::from),
             Err(invalid) => Err(invalid.into()),
         };
         // A model can mend what it is told of; an error of the protocol it does not see.
@@ -257,39 +271,67 @@ fn gone() -> ErrorData {
     ErrorData::invalid_params(detail, None)
 }
 
-/// Carries out what is no run.
-async fn other(tenant: &Tenant, call: McpCall) -> Told {
-    let said = match call {
-        McpCall::Eval { .. } => return Err(Problem::unknown("tool")),
-        McpCall::Reset { session, languages } => {
-            let entry = tenant.session(&session).await?;
-            entry.reset(languages).await;
-            entry.session.save().await?;
-            "its kernels are fresh; its files are as they were".to_owned()
-        }
-        McpCall::Snapshot { session } => {
-            let id = tenant.take_snapshot(&session).await?.snapshot;
-            format!("snapshot {id}; `fork` makes a session of it")
-        }
-        McpCall::Fork { session: Some(session), .. } => format!("session {}", tenant.fork(&session, None).await?),
-        McpCall::Fork { session: None, snapshot } => {
-            let name = tenant.create(SessionRequest { input: true, snapshot, ..SessionRequest::default() }).await?;
-            format!("session {name}")
-        }
-        McpCall::Files { session, path, action } => {
-            let session = tenant.session(&session).await?.session;
-            let names: Vec<&str> = path.split('/').filter(|_| !path.is_empty()).collect();
-            let path = guest_path(&names)?;
-            return on_a_thread(move || with_file(&session, &path, action)).await?;
-        }
-    };
-    Ok(CallToolResult::success(vec![ContentBlock::text(said)]))
+impl Mcp {
+    /// True if cells reach more than this machine: hosts, models, agents, connectors or tools are granted.
+    fn reaches_out(&self) -> bool {
+        let granted = &self.tenant.hub.file().bridges;
+        !(granted.http.allow.is_empty()
+            && granted.llm.is_none()
+            && granted.agents.is_empty()
+            && granted.tools.is_empty()
+            && granted.mcp.is_empty()
+            && granted.connectors.is_empty())
+    }
+
+    /// Carries out a call that runs nothing.
+    async fn carry_out(&self, call: McpCall, context: &RequestContext<RoleServer>) -> Told {
+        let tenant = &self.tenant;
+        let (said, structured) = match call {
+            McpCall::Eval { .. } => return Err(Problem::unknown("tool")),
+            McpCall::Reset { session, languages } => {
+                let Used { name, entry, .. } = self.known_session(session, context).await?;
+                entry.reset(languages).await;
+                entry.session.save().await?;
+                ("its kernels are fresh; its files are as they were".to_owned(), json!({"session": name}))
+            }
+            McpCall::Snapshot { session } => {
+                let name = self.known_session(session, context).await?.name;
+                let id = tenant.take_snapshot(&name).await?.snapshot;
+                let said = format!("snapshot {id}; `fork` makes a session of it");
+                (said, json!({"session": name, "snapshot": id}))
+            }
+            McpCall::Fork { session, snapshot: None } => {
+                let from = self.known_session(session, context).await?.name;
+                forked(tenant.fork(&from, None).await?)
+            }
+            McpCall::Fork { snapshot, .. } => {
+                let name = tenant.create(SessionRequest { input: true, snapshot, ..SessionRequest::default() }).await?;
+                tenant.make_stray(&name, Stray::Named)?;
+                forked(name)
+            }
+            McpCall::Files { session, path, action } => {
+                let Used { name, entry, .. } = self.session(session, context).await?;
+                let names: Vec<&str> = path.split('/').filter(|_| !path.is_empty()).collect();
+                let path = guest_path(&names)?;
+                let mut told = on_a_thread(move || with_file(&entry.session, &path, action)).await??;
+                if let Some(Value::Object(members)) = &mut told.structured_content {
+                    members.insert("session".to_owned(), name.into());
+                }
+                return Ok(told);
+            }
+        };
+        Ok(answers::with_structure(said, structured))
+    }
+}
+
+/// Words and structure of the answer to a fork.
+fn forked(name: String) -> (String, Value) {
+    (format!("session {name}"), json!({"session": name}))
 }
 
 /// Does something with a file. Blocks.
 fn with_file(session: &Session, path: &str, action: FileAction) -> Told {
     let mut files = session.files();
-    let text = |text: String| CallToolResult::success(vec![ContentBlock::text(text)]);
     match action {
         FileAction::List => {
             let how = OpenHow { directory: true, read: true, follow_symlinks: true, ..OpenHow::default() };
@@ -299,7 +341,12 @@ fn with_file(session: &Session, path: &str, action: FileAction) -> Told {
             let shown = answers::cut_text(&list);
             let left_out = list.len().saturating_sub(shown.len());
             let more = if left_out > 0 { format!("\n\n({left_out} more bytes were left out)") } else { String::new() };
-            Ok(text(shown + &more))
+            let structured = match left_out {
+                0 => json!({"entries": entries}),
+                // Names are what a reader goes on with.
+                _ => json!({"entries": [], "text": shown}),
+            };
+            Ok(answers::with_structure(shown + &more, structured))
         }
         FileAction::Read => {
             let how = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
@@ -317,14 +364,14 @@ fn with_file(session: &Session, path: &str, action: FileAction) -> Told {
         }
         FileAction::Write(new) => {
             files::replace(&mut files, path, new.as_bytes())?;
-            Ok(text(format!("{} bytes were written", new.len())))
+            Ok(answers::with_structure(format!("{} bytes were written", new.len()), json!({"sizeBytes": new.len()})))
         }
         FileAction::Remove => {
             match files.stat_at(ROOT, path, false)?.kind {
                 FileKind::Directory => files.remove_directory(ROOT, path)?,
                 _ => files.remove_file(ROOT, path)?,
             }
-            Ok(text("it was removed".to_owned()))
+            Ok(answers::with_structure("it was removed".to_owned(), json!({})))
         }
     }
 }

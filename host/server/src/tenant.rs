@@ -6,13 +6,14 @@ mod opening;
 mod quotas;
 mod repeats;
 mod snapshots;
+mod strays;
 mod times;
 
 use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -23,7 +24,7 @@ use cellar_core::{
     sync::lock,
 };
 use cellar_engine::{
-    Error, Host, HostConfig, Snapshot,
+    Error, GuestName, Host, HostConfig, Snapshot,
     artifacts::ArtifactStore,
     store::{SessionStore, StoredInfo},
 };
@@ -44,6 +45,7 @@ pub use quotas::Quota;
 pub(crate) use quotas::{Quotas, keep as keep_quotas};
 use repeats::{Rate, Repeats};
 pub(crate) use repeats::{Repeat, fingerprint};
+pub(crate) use strays::Stray;
 use times::Times;
 pub(crate) use times::keep as keep_times;
 
@@ -73,6 +75,8 @@ pub struct TenantConfig {
     pub is_durable: bool,
     /// Seconds without use after which a session is put to sleep that says nothing else.
     pub idle_after: u64,
+    /// Templates of its configuration that its callers may name; all unless said.
+    pub templates: Option<Vec<String>>,
 }
 
 /// Environment of a tenant's sessions, which other tenants share.
@@ -140,6 +144,10 @@ pub(crate) struct Tenant {
     pub(crate) limits: Limits,
     pub(crate) quotas: Quotas,
     admission: Admission,
+    /// Guests of sessions that name none.
+    usual_guests: OnceLock<Vec<GuestName>>,
+    /// Templates that its callers may name; all of its configuration unless said.
+    templates: Option<Vec<String>>,
     /// Lock that wakes sessions one after the other, so that no caller finds one that is half open.
     waking: tokio::sync::Mutex<()>,
     /// Times at which its sessions were used last, and end.
@@ -169,6 +177,12 @@ struct Served {
     /// Seconds since the Unix epoch.
     #[serde(default)]
     expires_at: Option<u64>,
+    /// Seconds without use after which it ends, if it ends for that.
+    #[serde(default)]
+    unused_for: Option<u64>,
+    /// True if it ends with the connection that it was opened for.
+    #[serde(default)]
+    of_connection: bool,
 }
 
 impl Tenant {
@@ -197,8 +211,11 @@ impl Tenant {
         let hub = Hub::on(host, host_config, hub_config, doors)?;
         let rate = config.requests_per_second.map(|most| Mutex::new(Rate::new(most as f64)));
         let times = Times::default();
-        for (session, end) in ends(&store.join(SERVED)) {
-            times.ends(&session, Some(end));
+        for (session, end, unused_for) in ends(&store.join(SERVED)) {
+            match unused_for {
+                Some(unused_for) => times.ends_unused(&session, end, unused_for),
+                None => times.ends(&session, Some(end)),
+            }
         }
         let limits = Limits {
             sessions: config.sessions_max,
@@ -214,6 +231,8 @@ impl Tenant {
             store,
             limits,
             quotas,
+            usual_guests: OnceLock::new(),
+            templates: config.templates,
             admission: Admission { rate, repeats: Mutex::default(), sockets: Arc::new(Semaphore::new(SOCKETS_MAX)) },
             waking: tokio::sync::Mutex::default(),
             times,
@@ -246,6 +265,7 @@ impl Tenant {
         if self.times.is_over(name, now()) {
             return Err(Problem::unknown("session"));
         }
+        self.postpone(name);
         if let Ok(entry) = self.hub.session(name) {
             self.times.used(name);
             return Ok(entry);
@@ -322,7 +342,7 @@ impl Tenant {
             Some(id) => Some(self.snapshot(id).await?),
             None => None,
         };
-        let opening = Opening::with_tools(&request.tools);
+        let opening = self.requested_opening(&request.grants)?.with_tools(&request.tools);
         self.create_as(&name, request.input, snapshot, opening).await?;
         if idle_after.is_some() || expires_at.is_some() {
             self.change_times(&name, SessionTimes { idle_after, expires_at: Some(expires_at) })?;
@@ -364,7 +384,7 @@ impl Tenant {
         let mut served = self.served(name);
         if let Some(expires_at) = times.expires_at {
             check_end(expires_at)?;
-            served.expires_at = expires_at;
+            (served.expires_at, served.unused_for, served.of_connection) = (expires_at, None, false);
         }
         served.idle_after = times.idle_after.or(served.idle_after);
         self.note(name, &served)?;
@@ -375,7 +395,7 @@ impl Tenant {
 
     /// Resolves what a session is opened with.
     async fn opened(&self, opening: &Opening) -> Result<Opened, Problem> {
-        let config = opening.config(self.hub.file());
+        let config = opening.config(self.hub.file())?;
         let (workspace, disk_budget) = match &opening.beside {
             None => (None, None),
             // A session that shares a workspace is not shared itself, so that this ends.
@@ -399,9 +419,12 @@ impl Tenant {
         let served = self.served(from);
         // It has a workspace of its own, and ends as the one that it was made of.
         let opening = Opening { beside: None, ..served.opening };
-        self.note(&name, &Served { created_at: now(), opening, ..served })?;
+        self.note(&name, &Served { created_at: now(), opening, of_connection: false, ..served })?;
         self.times.opened(&name, self.idle_after(served.idle_after));
         self.times.ends(&name, served.expires_at);
+        if served.unused_for.is_some() {
+            self.make_stray(&name, Stray::Named)?;
+        }
         Ok(name)
     }
 
@@ -456,6 +479,9 @@ impl Tenant {
             idle_after: served.idle_after.unwrap_or(self.limits.idle_after),
             expires_at: served.expires_at,
             tools: served.opening.tools().into_iter().map(|tool| tool.name).collect(),
+            template: served.opening.template,
+            limits: served.opening.limits_in_units(),
+            guests: served.opening.guests,
             session: info.name,
         }
     }
@@ -492,19 +518,20 @@ impl Tenant {
     }
 }
 
-/// Ends of the sessions that have one, in seconds since the Unix epoch. Blocks.
-fn ends(folder: &Path) -> Vec<(String, u64)> {
+/// Ends of the sessions that have one, in seconds since the Unix epoch, each with the seconds without use after which it
+/// ends, if it ends for that. Blocks.
+fn ends(folder: &Path) -> Vec<(String, u64, Option<u64>)> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let ends = files.filter_map(|file| {
         let served: Served = serde_json::from_slice(&fs::read(file.path()).ok()?).ok()?;
-        Some((file.file_name().into_string().ok()?, served.expires_at?))
+        Some((file.file_name().into_string().ok()?, served.expires_at?, served.unused_for))
     });
     ends.collect()
 }
 
 /// Time at which the first session of a store ends, in seconds since the Unix epoch, if any does. Blocks.
 pub(crate) fn first_end(store: &Path) -> Option<u64> {
-    ends(&store.join(SERVED)).into_iter().map(|(_, end)| end).min()
+    ends(&store.join(SERVED)).into_iter().map(|(_, end, _)| end).min()
 }
 
 /// Makes sure that a session does not end before it begins.
@@ -558,9 +585,19 @@ impl TenantConfig {
     /// Checks its grants.
     ///
     /// # Errors
-    /// As [`Granted::new`].
+    /// As [`Granted::new`], also for each template; a template that it is allowed is not there.
     pub fn check(&self) -> Result<(), SetupError> {
-        Granted::new(&self.overrides, self.overrides.file()?).map(drop)
+        let file = self.overrides.file()?;
+        for name in self.templates.iter().flatten().filter(|name| !file.templates.contains_key(*name)) {
+            return Err(SetupError::Usage {
+                message: format!("there is no template `{name}`"),
+                hint: format!("`[templates.{name}]` in the `cellar.toml` of the tenant makes one"),
+            });
+        }
+        for template in file.templates.values() {
+            Granted::new(&self.overrides, template.applied_to(&file))?;
+        }
+        Granted::new(&self.overrides, file).map(drop)
     }
 }
 

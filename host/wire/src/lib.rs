@@ -29,17 +29,18 @@ pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, Verified
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
-pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
+pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_output_schema, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};
 pub use request::{
-    REQUEST_BYTES_MAX, language_meant, run_elsewhere_from_json, run_elsewhere_json, run_from_json, run_json,
+    REQUEST_BYTES_MAX, language_meant, language_of, run_elsewhere_from_json, run_elsewhere_json, run_from_json,
+    run_json,
 };
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{
     CallJson, CompletionJson, CompletionsJson, FileJson, IDLE_AFTER_MAX, RunBody, RunJson, ServedSessionJson,
-    SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body, input_body,
-    language_of, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
+    SessionGrants, SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body,
+    input_body, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
 };
 pub use session::StoredSessionJson;
 pub use stdio::{

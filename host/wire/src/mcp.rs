@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
-    request::{cell, cells as cells_of, language_names, languages},
+    request::{CELL_KEYS, LANGUAGE_NAMES, cell, cells as cells_of, languages},
     server::{body, bounded, name},
 };
 
@@ -19,22 +19,20 @@ use crate::{
 const FILE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4_096;
-/// Members of a single cell.
-const CELL: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
 
-/// A call of one of the tools.
+/// A call of one of the tools. One that names no session is for the session of its connection.
 #[derive(Debug)]
 pub enum McpCall {
     /// Runs cells.
     Eval { session: Option<String>, cells: Vec<Cell> },
     /// Gives languages fresh kernels.
-    Reset { session: String, languages: Vec<Language> },
+    Reset { session: Option<String>, languages: Vec<Language> },
     /// Keeps the state of a session.
-    Snapshot { session: String },
+    Snapshot { session: Option<String> },
     /// Opens a session with the state of another one, or with what was kept.
     Fork { session: Option<String>, snapshot: Option<String> },
     /// Does something with a file.
-    Files { session: String, path: String, action: FileAction },
+    Files { session: Option<String>, path: String, action: FileAction },
 }
 
 /// Operation of the tool for files.
@@ -55,21 +53,21 @@ pub fn mcp_call(tool: &str, arguments: &[u8]) -> Option<Result<McpCall, Invalid>
         "eval" => {
             let known = ["session", "cells", "language", "code", "title", "timeout", "reset"];
             read(arguments, &known, |fields, problems| {
-                let session = name(fields, "session", problems);
+                let session = optional(fields, "session", problems);
                 Some(McpCall::Eval { session, cells: cells(fields, problems)? })
             })
         }
         "reset" => read(arguments, &["session", "language"], |fields, problems| {
             let languages = languages(fields.get("language").as_ref(), problems);
-            let session = session(fields, problems);
-            Some(McpCall::Reset { session: session?, languages: languages? })
+            let session = optional(fields, "session", problems);
+            Some(McpCall::Reset { session, languages: languages? })
         }),
         "snapshot" => read(arguments, &["session"], |fields, problems| {
-            session(fields, problems).map(|session| McpCall::Snapshot { session })
+            Some(McpCall::Snapshot { session: optional(fields, "session", problems) })
         }),
         "fork" => read(arguments, &["session", "snapshot"], |fields, problems| {
-            let (session, snapshot) = (name(fields, "session", problems), name(fields, "snapshot", problems));
-            if session.is_some() == snapshot.is_some() {
+            let (session, snapshot) = (optional(fields, "session", problems), optional(fields, "snapshot", problems));
+            if session.is_some() && snapshot.is_some() {
                 problems.add("$", "expected either `session` or `snapshot`");
             }
             Some(McpCall::Fork { session, snapshot })
@@ -87,15 +85,19 @@ fn read<T>(
     body(bytes, |at, problems| read(&at.fields(known, problems)?, problems))
 }
 
-fn session(fields: &Fields<'_>, problems: &mut Problems) -> Option<String> {
-    fields.required("session", "the name of a session", problems)?;
-    name(fields, "session", problems)
+/// A name that may be left out. Models fill what they leave out with an empty string or null.
+fn optional(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<String> {
+    match fields.get(key)?.node {
+        Node::Null => None,
+        Node::Text(text) if text.trim().is_empty() => None,
+        _ => name(fields, key, problems),
+    }
 }
 
 /// `cells`, or one cell whose members stand beside the session.
 fn cells(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
     let single: Vec<(String, Node)> =
-        CELL.iter().filter_map(|key| fields.get(key).map(|at| ((*key).to_owned(), at.node.clone()))).collect();
+        CELL_KEYS.iter().filter_map(|key| fields.get(key).map(|at| ((*key).to_owned(), at.node.clone()))).collect();
     if fields.get("cells").is_none() && !single.is_empty() {
         let node = Node::Object(single);
         return cell(&At::root(&node, "$"), problems).map(|cell| vec![cell]);
@@ -107,7 +109,7 @@ fn cells(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
 }
 
 fn files(fields: &Fields<'_>, problems: &mut Problems) -> Option<McpCall> {
-    let session = session(fields, problems);
+    let session = optional(fields, "session", problems);
     let path = fields.get("path").map_or(Some(String::new()), |at| bounded(&at, PATH_BYTES_MAX, problems));
     let text = fields.get("text").map(|at| bounded(&at, FILE_BYTES_MAX, problems));
     let action = fields.required("action", "`list`, `read`, `write` or `remove`", problems)?;
@@ -129,13 +131,14 @@ fn files(fields: &Fields<'_>, problems: &mut Problems) -> Option<McpCall> {
             return None;
         }
     };
-    Some(McpCall::Files { session: session?, path: path?, action })
+    Some(McpCall::Files { session, path: path?, action })
 }
 
 /// The schema of a tool's arguments, where cells may be in these languages.
 pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
-    let languages = language_names(languages);
-    let session = json!({"type": "string", "description": "Name of a session, as an earlier answer has it."});
+    let offered = LANGUAGE_NAMES.iter().filter(|(language, _)| languages.contains(language));
+    let languages: Vec<&str> = offered.flat_map(|(_, names)| *names).collect();
+    let session = json!({"type": "string", "description": "Name of a session; that of this connection when absent."});
     let seconds = json!({
         "type": "number", "minimum": limits::TIMEOUT_MIN.as_secs_f64(), "maximum": limits::TIMEOUT_MAX.as_secs(),
         "description": "Seconds that the cell may take.",
@@ -155,7 +158,8 @@ pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
             one["description"] = "One unit of source.".into();
             properties["session"] = json!({
                 "type": "string",
-                "description": "Session whose names and files the cells use; a new one when absent.",
+                "description": "Session whose names and files the cells use: leave it out to go on in that of this connection. Any other \
+                                name of letters, digits, `-` and `_` opens a separate session, or goes on with it.",
             });
             properties["cells"] = json!({
                 "type": "array", "minItems": 1, "maxItems": limits::CELLS_MAX, "items": one,
@@ -163,7 +167,7 @@ pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
             });
             object(properties, &[])
         }
-        "reset" => object(json!({"session": session, "language": {"type": "string", "enum": languages}}), &["session"]),
+        "reset" => object(json!({"session": session, "language": {"type": "string", "enum": languages}}), &[]),
         "fork" => object(
             json!({"session": session, "snapshot": {"type": "string", "description": "A snapshot to go on from, in the place of a session."}}),
             &[],
@@ -175,8 +179,63 @@ pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
                 "path": {"type": "string", "description": "Relative to the workspace."},
                 "text": {"type": "string", "description": "What to write."},
             }),
-            &["session", "action"],
+            &["action"],
         ),
+        _ => object(json!({"session": session}), &[]),
+    }
+}
+
+/// The schema of a tool's structured answer.
+pub fn mcp_output_schema(tool: &str) -> Value {
+    let session = json!({"type": "string", "description": "Session of the call."});
+    let object = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
+    match tool {
+        "eval" => {
+            let error = object(
+                json!({
+                    "kind": {"type": "string", "description": "raised, timeout, interrupted, fuel, memory, output, stdin or trap"},
+                    "type": {"type": "string"},
+                    "message": {"type": "string"},
+                    "line": {"type": ["integer", "null"]},
+                }),
+                &["kind", "type", "message"],
+            );
+            let cell = object(
+                json!({
+                    "language": {"type": "string"},
+                    "status": {"type": "string", "description": "complete, error, or pending for one that did not run"},
+                    "durationMs": {"type": ["integer", "null"]},
+                    "error": error,
+                }),
+                &["language", "status"],
+            );
+            object(
+                json!({
+                    "session": session,
+                    "isNew": {"type": "boolean", "description": "Whether the session was opened for this call."},
+                    "isError": {"type": "boolean"},
+                    "output": {"type": "string", "description": "The text of the answer."},
+                    "cells": {"type": "array", "items": cell},
+                    "values": {"type": "array", "items": {}, "description": "Displayed values that are JSON."},
+                    "valuesLeftOut": {"type": "integer", "description": "Such values for which there was no room."},
+                    "images": {"type": "integer", "description": "Displayed images."},
+                }),
+                &["session", "isNew", "isError", "output", "cells", "values", "images"],
+            )
+        }
+        "snapshot" => object(json!({"session": session, "snapshot": {"type": "string"}}), &["session", "snapshot"]),
+        "files" => {
+            let entry = object(json!({"name": {"type": "string"}, "kind": {"type": "string"}}), &["name", "kind"]);
+            object(
+                json!({
+                    "session": session,
+                    "entries": {"type": "array", "items": entry, "description": "What is in a folder."},
+                    "text": {"type": "string", "description": "What is in a file."},
+                    "sizeBytes": {"type": "integer", "description": "Size of the file."},
+                }),
+                &["session"],
+            )
+        }
         _ => object(json!({"session": session}), &["session"]),
     }
 }
@@ -208,8 +267,11 @@ mod tests {
         check("eval", json!({"language": "py", "code": 1}), &["$.code: expected a string, found 1"]);
         check("eval", json!({}), &["$.cells: expected an array of at least one cell, found nothing"]);
         check("eval", json!({"code": "1"}), &["$.language: expected \"py\" or \"js\", found nothing"]);
-        check("reset", json!({}), &["$.session: expected the name of a session, found nothing"]);
-        check("fork", json!({}), &["$: expected either `session` or `snapshot`"]);
+        check("eval", json!({"session": "", "language": "python", "code": "1"}), &[]);
+        check("reset", json!({}), &[]);
+        check("fork", json!({}), &[]);
+        check("files", json!({"action": "list"}), &[]);
+        check("fork", json!({"session": "s", "snapshot": "snap-1"}), &["$: expected either `session` or `snapshot`"]);
         check(
             "files",
             json!({"session": "s", "action": "write"}),

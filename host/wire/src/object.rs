@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_core::{
     cell::Language,
-    limits::{CELLS_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
+    limits::{CELLS_MAX, LIMITS, Limit, LimitSettings, TIMEOUT_MAX, TIMEOUT_MIN, Unit},
     origin::SEEN_MAX,
 };
 use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::{
     check::{At, Fields, Problems},
     json::Node,
-    request::{CellJson, LANGUAGES, Seconds, language, language_names},
+    request::{CellJson, LANGUAGE_NAMES, Seconds, language},
     stdio::ToolJson,
 };
 
@@ -56,12 +56,16 @@ pub(crate) enum Kind {
     Timeout,
     /// Such a number, or null.
     IntegerOrNull { least: u64, most: u64, format: &'static str },
-    /// The code of a language.
+    /// The code or the name of a language.
     Language,
     /// One of these words.
     Word(&'static [&'static str]),
     /// An object whose keys are free here.
     Entries,
+    /// An object whose keys are free and whose values are strings.
+    Texts,
+    /// Limits by their keys in a `cellar.toml`.
+    Limits,
     /// An array of cells.
     Cells,
     /// An array of tools.
@@ -127,6 +131,8 @@ impl Member {
             Kind::Timeout => Seconds::json_schema(generator),
             Kind::IntegerOrNull { least, format, .. } => integer(["integer", "null"].as_slice().into(), least, format),
             Kind::Entries => json_schema!({"type": "object", "additionalProperties": true}),
+            Kind::Texts => json_schema!({"type": "object", "additionalProperties": {"type": "string"}}),
+            Kind::Limits => limits_schema(),
             Kind::Cells => generator.subschema_for::<Vec<CellJson>>(),
             Kind::Tools => generator.subschema_for::<Vec<ToolJson>>(),
             Kind::Seen => generator.subschema_for::<Vec<(String, String)>>(),
@@ -146,7 +152,10 @@ impl Member {
             Kind::Integer { most, .. } | Kind::IntegerOrNull { most, .. } if most != u64::from(u32::MAX) => {
                 add("maximum", most.into());
             }
-            Kind::Language => drop(add("enum", language_names(&LANGUAGES).into())),
+            Kind::Language => {
+                let names: Vec<&str> = LANGUAGE_NAMES.iter().flat_map(|(_, names)| *names).collect();
+                add("enum", names.into());
+            }
             Kind::Word(words) => drop(add("enum", words.into())),
             Kind::Cells => {
                 add("minItems", 1.into());
@@ -255,6 +264,26 @@ impl<'a> Members<'a> {
         found.copied()
     }
 
+    /// Limits by their keys. Those that are absent or wrong are not set.
+    pub(crate) fn limits(&self, key: &str, problems: &mut Problems) -> LimitSettings {
+        let mut settings = LimitSettings::default();
+        let Some(at) = self.get(key, problems) else { return settings };
+        let known: Vec<&str> = LIMITS.iter().map(|limit| limit.key).collect();
+        let Some(fields) = at.fields(&known, problems) else { return settings };
+        for limit in LIMITS {
+            let number = fields.get(limit.key).and_then(|at| at.limit(limit, problems));
+            *limit.setting_mut(&mut settings) = number;
+        }
+        settings
+    }
+
+    /// An object of those of these members that are there; `None` if none is.
+    pub(crate) fn gathered(&self, keys: &[&str], problems: &mut Problems) -> Option<Node> {
+        let found = keys.iter().filter_map(|key| Some(((*key).to_owned(), self.get(key, problems)?.node.clone())));
+        let found: Vec<(String, Node)> = found.collect();
+        (!found.is_empty()).then_some(Node::Object(found))
+    }
+
     /// A language.
     pub(crate) fn language(&self, key: &str, problems: &mut Problems) -> Option<Language> {
         language(&self.get(key, problems)?, problems)
@@ -263,6 +292,20 @@ impl<'a> Members<'a> {
     fn kind(&self, key: &str) -> Option<Kind> {
         self.object.members.iter().find(|member| member.key == key).map(|member| member.kind)
     }
+}
+
+/// Schema of limits by their keys.
+fn limits_schema() -> Schema {
+    let of = |limit: &Limit| {
+        let (least, most) = (limit.in_unit(*limit.range.start()), limit.in_unit(*limit.range.end()));
+        let kind = if limit.unit == Unit::Seconds { "number" } else { "integer" };
+        let schema = serde_json::json!({
+            "type": kind, "minimum": least, "maximum": most, "description": limit.meaning,
+        });
+        (limit.key.to_owned(), schema)
+    };
+    let properties: Map<String, Value> = LIMITS.iter().map(of).collect();
+    json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
 }
 
 /// Types in schemas that objects describe.

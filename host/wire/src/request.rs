@@ -25,12 +25,18 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 const TITLE_BYTES_MAX: usize = 1_000;
 /// The languages a request may name. The probe is for the engine's own tests.
 pub(super) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+/// Names of each language that a request may have. The first is the code, which is written.
+pub(super) const LANGUAGE_NAMES: [(Language, [&str; 2]); 2] =
+    [(Language::Python, ["py", "python"]), (Language::JavaScript, ["js", "javascript"])];
 /// A run.
 pub(crate) static RUN: Object = Object::new("run", "A run, as it is asked for.", &[CELLS]);
 /// The cells of a run.
 pub(crate) const CELLS: Member =
     member("cells", Kind::Cells, "They run in order. The first that fails is the last that runs.")
         .required("an array of at least one cell");
+/// The cells of a run that may have one cell in their place.
+pub(super) const CELLS_OR_ONE: Member =
+    member("cells", Kind::Cells, "They run in order. The first that fails is the last that runs.");
 /// A run in a session of another process, which says what it says of itself besides.
 static RUN_ELSEWHERE: Object = Object::new(
     "RunElsewhere",
@@ -84,6 +90,16 @@ impl JsonSchema for Seconds {
         json_schema!({"type": "number", "minimum": least, "maximum": most})
     }
 }
+/// Keys of a cell, in the order of its members.
+pub(super) const CELL_KEYS: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
+/// Members of one cell that stand in the place of `cells`.
+pub(super) const CELL_LANGUAGE: Member =
+    member("language", Kind::Language, "The language of the only cell, in the place of `cells`.");
+pub(super) const CELL_CODE: Member =
+    member("code", Kind::Text(Text::ANY.at_most(limits::CODE_BYTES_MAX).described()), "The source of the only cell.");
+pub(super) const CELL_TITLE: Member =
+    member("title", Kind::Text(Text::ANY.at_most(TITLE_BYTES_MAX).described()), "A short label of the only cell.");
+pub(super) const CELL_TIMEOUT: Member = member("timeout", Kind::Timeout, "Seconds that the only cell may take.");
 
 /// A cell as it is written.
 #[derive(Debug, Serialize)]
@@ -202,7 +218,7 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
         json::Node::Text(name) => name.as_str(),
         _ => "",
     };
-    let found = LANGUAGES.into_iter().find(|language| language_names(&[*language]).contains(&name));
+    let found = language_of(name);
     if found.is_none() {
         let hint = language_meant(name).map(|code| format!("; did you mean \"{code}\"?")).unwrap_or_default();
         problems.add(&at.path, format_args!("expected {}, found {}{hint}", language_codes(), at.found()));
@@ -210,14 +226,9 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
     found
 }
 
-/// Names by which requests name languages: `py` and `python`.
-pub(crate) fn language_names(languages: &[Language]) -> Vec<&'static str> {
-    let names = |language: &Language| match language {
-        Language::Python => vec!["py", "python"],
-        Language::JavaScript => vec!["js", "javascript"],
-        other => vec![other.code()],
-    };
-    languages.iter().flat_map(names).collect()
+/// The language of this name, if a request may use it.
+pub fn language_of(name: &str) -> Option<Language> {
+    LANGUAGE_NAMES.into_iter().find(|(_, names)| names.contains(&name)).map(|(language, _)| language)
 }
 
 /// The language that is named, or all.

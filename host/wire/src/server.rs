@@ -6,11 +6,14 @@ mod bodies;
 
 use cellar_core::{
     cell::{Cell, Language},
+    limits::LimitSettings,
     looks::{Completion, Completions, Variable},
     mime::MimeBundle,
     run::RunOptions,
     tool::ToolSpec,
 };
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,7 +24,7 @@ use crate::{
     json::{self, Node},
     lineage::run_options,
     object::{Members, Object},
-    request::{LANGUAGES, cells, language_names, languages},
+    request::{CELL_KEYS, cell, cells, languages},
     stdio::{Grants, reply_result, tools},
 };
 
@@ -33,6 +36,9 @@ pub use bodies::server_schemas;
 const NAME_BYTES_MAX: usize = 100;
 /// Bytes of a line of input or of a name in a session.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the environment that a caller gives a session.
+const ENVIRONMENT_BYTES_MAX: usize = 256 << 10;
 
 /// Seconds without use after which a session may be put to sleep, at most.
 pub const IDLE_AFTER_MAX: u64 = 30 * 24 * 3_600;
@@ -52,6 +58,21 @@ pub struct SessionRequest {
     pub tools: Vec<ToolSpec>,
     /// Times at which it is put to sleep and ends.
     pub times: SessionTimes,
+    /// What it is granted.
+    pub grants: SessionGrants,
+}
+
+/// Grants that a caller asks for: no more than its tenant has, or a template of the operator.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct SessionGrants {
+    /// Template of the operator.
+    pub template: Option<String>,
+    /// Guest that runs its language in the place of the usual one.
+    pub guest: Option<String>,
+    /// Environment variables of cells.
+    pub environment: Vec<(String, String)>,
+    /// Limits, lower than those of the tenant or the template.
+    pub limits: LimitSettings,
 }
 
 /// Times at which a session is put to sleep and ends. `None` for a time that the request does not give.
@@ -75,6 +96,8 @@ pub struct RunBody {
     pub is_kept: bool,
     /// Tools that the caller answers for, of a run that has a session of its own.
     pub tools: Vec<ToolSpec>,
+    /// What such a session is granted.
+    pub grants: SessionGrants,
 }
 
 /// A session of a server.
@@ -100,6 +123,12 @@ pub struct ServedSessionJson {
     pub expires_at: Option<u64>,
     /// The tools that its caller answers for.
     pub tools: Vec<String>,
+    /// The template that it was opened with; null for none.
+    pub template: Option<String>,
+    /// Guests that it was opened with in the place of those of the configuration.
+    pub guests: Vec<String>,
+    /// Limits that it was opened with, by their keys in `[limits]`.
+    pub limits: BTreeMap<String, serde_json::Number>,
 }
 
 /// A run of a server.
@@ -248,8 +277,36 @@ pub fn session_request<G: Grants>(bytes: &[u8]) -> Result<SessionRequest, Invali
             snapshot: members.text("snapshot", problems),
             tools: tools::<G>(members, problems).unwrap_or_default(),
             times: times(members, problems),
+            grants: grants(members, problems),
         })
     })
+}
+
+/// Reads what a session is to be granted.
+fn grants(members: &Members<'_>, problems: &mut Problems) -> SessionGrants {
+    SessionGrants {
+        template: members.text("template", problems),
+        guest: members.word("guest", problems).map(str::to_owned),
+        environment: environment(members, problems),
+        limits: members.limits("limits", problems),
+    }
+}
+
+fn environment(members: &Members<'_>, problems: &mut Problems) -> Vec<(String, String)> {
+    let Some(at) = members.get("environment", problems) else { return Vec::new() };
+    let (mut variables, mut size) = (Vec::new(), 0_usize);
+    for (name, value) in at.entries(problems).unwrap_or_default() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            problems.add(&value.path, "expected a name without `=`");
+        } else if let Some(text) = value.text(problems) {
+            size = size.saturating_add(name.len()).saturating_add(text.len());
+            variables.push((name.to_owned(), text.to_owned()));
+        }
+    }
+    if size > ENVIRONMENT_BYTES_MAX {
+        problems.add(&at.path, format_args!("expected at most {ENVIRONMENT_BYTES_MAX} bytes, found {size}"));
+    }
+    variables
 }
 
 /// Reads when a session is put to sleep, and when it ends.
@@ -271,7 +328,8 @@ fn times(members: &Members<'_>, problems: &mut Problems) -> SessionTimes {
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    read(&NEW_RUN, bytes, run_of)
+    let cells = |members: &Members<'_>, problems: &mut Problems| cells(&members.get("cells", problems)?, problems);
+    read(&NEW_RUN, bytes, |members, problems| run_of(members, cells, problems))
 }
 
 /// Reads a run that has a session of its own.
@@ -281,17 +339,40 @@ pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
 pub fn eval_body<G: Grants>(bytes: &[u8]) -> Result<RunBody, Invalid> {
     read(&NEW_EVAL, bytes, |members, problems| {
         let tools = tools::<G>(members, problems);
-        let run = run_of(members, problems)?;
-        Some(RunBody { tools: tools?, ..run })
+        let grants = grants(members, problems);
+        let run = run_of(members, cells_or_one, problems)?;
+        Some(RunBody { tools: tools?, grants, ..run })
     })
 }
 
-fn run_of(members: &Members<'_>, problems: &mut Problems) -> Option<RunBody> {
+/// Cells, or one whose members stand in their place.
+fn cells_or_one(members: &Members<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
+    let single = members.gathered(&CELL_KEYS, problems);
+    match (members.get("cells", &mut Problems::default()), single) {
+        (None, Some(node)) => cell(&At::root(&node, "$"), problems).map(|cell| vec![cell]),
+        (Some(at), single) => {
+            if single.is_some() {
+                problems.add("$", "expected either `cells`, or one cell by its `language` and `code`");
+            }
+            cells(&at, problems)
+        }
+        (None, None) => {
+            problems.add("$.cells", "expected an array of at least one cell, found nothing");
+            None
+        }
+    }
+}
+
+fn run_of(
+    members: &Members<'_>,
+    cells: impl FnOnce(&Members<'_>, &mut Problems) -> Option<Vec<Cell>>,
+    problems: &mut Problems,
+) -> Option<RunBody> {
     let keep_going = members.boolean("keepGoing", problems).unwrap_or_default();
     let is_kept = members.word("onDisconnect", problems) == Some("continue");
     let options = run_options(members, "dryRun", problems);
-    let cells = cells(&members.get("cells", problems)?, problems)?;
-    Some(RunBody { cells, keep_going, options: options?, is_kept, tools: Vec::new() })
+    let (cells, options) = (cells(members, problems)?, options?);
+    Some(RunBody { cells, keep_going, options, is_kept, tools: Vec::new(), grants: SessionGrants::default() })
 }
 
 /// Reads what a tool gave, as JSON, or why it failed.
@@ -352,11 +433,6 @@ pub fn look_body(bytes: &[u8]) -> Result<(Language, String, u32), Invalid> {
         let cursor = cursor.and_then(|cursor| u32::try_from(cursor).ok()).unwrap_or(end).min(end);
         Some((known?, code, cursor))
     })
-}
-
-/// The language of this code, if a request may name it.
-pub fn language_of(code: &str) -> Option<Language> {
-    LANGUAGES.into_iter().find(|language| language_names(&[*language]).contains(&code))
 }
 
 #[cfg(test)]

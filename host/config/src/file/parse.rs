@@ -29,7 +29,7 @@ use cellar_wire::{
     json::Node,
 };
 
-use super::{ArtifactsTable, AuditTable, Config, HostTable, SessionTable, text_of};
+use super::{ArtifactsTable, AuditTable, Config, HostTable, SessionTable, Template, text_of};
 
 /// Keys of the remote store of artifacts: its URL, and its options.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
@@ -101,6 +101,7 @@ impl Parser<'_> {
             "secrets",
             "server",
             "tenants",
+            "templates",
             "host",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
@@ -130,7 +131,25 @@ impl Parser<'_> {
             audit: fields.get("audit").and_then(|at| self.audit(&at)),
             server: fields.get("server").and_then(|at| self.server(&at)).unwrap_or_default(),
             tenants: self.named(&fields, "tenants", Parser::tenant),
+            templates: self.named(&fields, "templates", Parser::template),
             host: fields.get("host").and_then(|at| self.host(&at)).unwrap_or_default(),
+        })
+    }
+
+    fn template(&mut self, at: &At<'_>) -> Option<Template> {
+        let known = ["limits", "mounts", "packages", "environment", "session"];
+        let fields = at.fields(&known, &mut self.problems)?;
+        let session = fields.get("session");
+        let entries = session.as_ref().and_then(|at| at.entries(&mut Problems::default())).unwrap_or_default();
+        for (_, at) in entries.iter().filter(|(key, _)| *key == "spawns") {
+            self.problems.add(&at.path, "only has a meaning in `[session]`");
+        }
+        Some(Template {
+            limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
+            mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
+            packages: self.packages(&fields),
+            environment: self.environment(&fields),
+            session: session.and_then(|at| self.session(&at)).map(|(table, _)| table).unwrap_or_default(),
         })
     }
 

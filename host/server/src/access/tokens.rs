@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -164,6 +165,12 @@ impl TokenFile {
     /// Opens the file at this path, which need not exist yet.
     pub fn new(path: PathBuf) -> TokenFile {
         TokenFile { path }
+    }
+
+    /// Mark of the content of the file, which another content does not have; `None` where there is no file. Blocks.
+    pub(crate) fn mark(&self) -> Option<(u64, u64, i64)> {
+        let found = fs::metadata(&self.path).ok()?;
+        Some((found.ino(), found.len(), found.mtime_nsec().saturating_add(found.mtime().saturating_mul(1_000_000_000))))
     }
 
     /// All tokens. Blocks.

@@ -12,8 +12,8 @@ use super::datasets::PARQUET_TYPE;
 use super::operations::{Content, Kind, OPERATIONS, Operation};
 use crate::problem::Answer;
 
-/// Version of OpenAPI.
-const VERSION: &str = "3.2.0";
+/// Version of OpenAPI: the latest that generators of clients read.
+const VERSION: &str = "3.1.1";
 
 /// `GET /openapi.json`, for which no token is needed.
 pub(crate) fn show() -> Answer {
@@ -31,6 +31,7 @@ pub(crate) fn document() -> Value {
     }
     let mut schemas = Value::Object(server_schemas());
     leave_out_no_defaults(&mut schemas);
+    any_by_objects(&mut schemas);
     json!({
         "openapi": VERSION,
         "info": {
@@ -67,6 +68,29 @@ fn leave_out_no_defaults(schema: &mut Value) {
             members.values_mut().for_each(leave_out_no_defaults);
         }
         Value::Array(items) => items.iter_mut().for_each(leave_out_no_defaults),
+        _ => {}
+    }
+}
+
+/// Writes schemas that any value fits as `{}`: generators of clients stumble at `true`.
+fn any_by_objects(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, value) in members.iter_mut() {
+                match (key.as_str(), &value) {
+                    ("items", Value::Bool(true)) => *value = json!({}),
+                    ("properties", _) => {
+                        let properties = value.as_object_mut().into_iter().flat_map(|object| object.values_mut());
+                        properties.for_each(|schema| match schema {
+                            Value::Bool(true) => *schema = json!({}),
+                            schema => any_by_objects(schema),
+                        });
+                    }
+                    _ => any_by_objects(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(any_by_objects),
         _ => {}
     }
 }
@@ -119,7 +143,8 @@ fn described(operation: &Operation) -> Value {
     match operation.body {
         None => {}
         Some(("", "")) => {
-            let content = json!({PARQUET_TYPE: {"schema": {"type": "string", "format": "binary"}}});
+            let bytes = json!({"type": "string", "format": "binary", "description": "A Parquet file."});
+            let content = json!({"application/octet-stream": {"schema": bytes}});
             described["requestBody"] = json!({"required": true, "content": content});
         }
         Some(("", example)) => {
@@ -144,19 +169,23 @@ fn answered(content: Content) -> Value {
         Content::Json(name) => ("It is done", json!({"application/json": {"schema": reference(name)}})),
         Content::Object => ("It is done", json!({"application/json": {"schema": {"type": "object"}}})),
         Content::Run(name) => {
-            let mut content = json!({
-                "application/x-ndjson": {"itemSchema": reference("StreamLine")},
-                "text/event-stream": {"itemSchema": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string", "description": "the run and the number of the event"},
-                        "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": reference("StreamLine")},
-                    },
-                }},
-            });
+            let mut content = json!({});
             if name != "StreamLine" {
                 content["application/json"] = json!({"schema": reference(name)});
             }
+            // This version of OpenAPI has no schema for the items of a stream.
+            content["application/x-ndjson"] = json!({
+                "schema": {"type": "string", "description": "Lines, each a JSON value of the schema `StreamLine`."},
+                "x-item-schema": reference("StreamLine"),
+            });
+            content["text/event-stream"] = json!({
+                "schema": {
+                    "type": "string",
+                    "description": "Events, whose `id` names the run and the number of the event, and whose `data` is a JSON value of the \
+                                    schema `StreamLine`.",
+                },
+                "x-item-schema": reference("StreamLine"),
+            });
             (
                 "What came of the run: a cell that raises is a result as well. As lines, or server-sent events, each of its events",
                 content,

@@ -52,7 +52,8 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
         Repeat::First(ticket) => {
             let answerer = tenant.calls.answerer().filter(|_| !request.tools.is_empty());
             let tools = request.tools.clone();
-            let open = OpenRequest { name: Some(minted("eval")), tools, ..OpenRequest::default() };
+            let config = tenant.requested_opening(&request.grants)?.config(tenant.hub.file())?;
+            let open = OpenRequest { name: Some(minted("eval")), config, tools, ..OpenRequest::default() };
             tenant.make_room("").await?;
             let session = tenant.hub.open_session(open, answerer).await?;
             let begun = begin(tenant, &session, request, form);

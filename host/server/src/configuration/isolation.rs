@@ -127,6 +127,7 @@ impl ServerConfig {
             plan.needs.read.extend(tenant.overrides.config.clone());
             plan.kept(tenant, &file);
             plan.packages(tenant, &file)?;
+            plan.templates(tenant, &file)?;
             plan.session(&Granted::new(&tenant.overrides, file)?);
             needs.read.extend(plan.needs.read);
             needs.write.extend(plan.needs.write);
@@ -187,6 +188,7 @@ impl Plan {
                 }
             }
             self.packages(tenant, &file)?;
+            self.templates(tenant, &file)?;
             let granted = Granted::new(&tenant.overrides, file)?;
             self.session(&granted);
             self.bridges(&granted.bridges);
@@ -207,6 +209,16 @@ impl Plan {
         if sources.any(|source| matches!(source, Source::Named(_))) {
             let store = cellar_config::package_store(tenant.overrides.package_store.as_deref())?;
             self.needs.read.push(store.folder().to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds what sessions of templates need.
+    fn templates(&mut self, tenant: &TenantConfig, file: &Config) -> Result<(), SetupError> {
+        for template in file.templates.values() {
+            let applied = template.applied_to(file);
+            self.packages(tenant, &applied)?;
+            self.session(&Granted::new(&tenant.overrides, applied)?);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) const TIMEOUT_SECONDS: u64 = 300;
 /// Seconds that a sandbox may ask for.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 30 * 24 * 3_600;
 
-/// Templates, by name: E2B's own names, and those of the guests. See [`usual_guests`] for those that name no guests.
+/// Templates, by name: E2B's own names, and those of the guests. Those that name no guests have the usual ones.
 const TEMPLATES: [(&str, &[GuestName], Language); 8] = [
     ("code-interpreter-v1", &[], Language::Python),
     ("code-interpreter", &[], Language::Python),
@@ -92,7 +92,7 @@ pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox
     let known = TEMPLATES.iter().find(|(name, ..)| *name == template);
     match known {
         Some((name, guests, language)) => {
-            let usual = usual_guests(account);
+            let usual = account.tenant.usual_guests().to_vec();
             let guests = if guests.is_empty() { &usual[..] } else { guests };
             let opening = Opening {
                 guests: guests.iter().map(|guest| guest.name().to_owned()).collect(),
@@ -123,13 +123,6 @@ fn environment(new: &NewSandbox) -> Vec<(String, String)> {
         .filter(|(name, _)| new.environment.iter().all(|(given, _)| given != name))
         .chain(new.environment.iter().cloned())
         .collect()
-}
-
-/// Returns the guests of a template that names none. E2B's have NumPy and pandas; so has this one, where that guest is
-/// installed and the tenant's configuration does not say otherwise.
-fn usual_guests(account: &Account) -> Vec<GuestName> {
-    let says = account.tenant.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
-    if !says && account.tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
 }
 
 /// Records a sandbox and makes its sessions. Whatever happens meanwhile, a session of it exists only while its record

@@ -225,7 +225,8 @@ async fn answer(
     }
     let seen = Seen::of(&request);
     let response = server.respond(request).await;
-    listening.traces.told(seen, &response);
+    let (route, took) = listening.traces.told(seen, &response);
+    listening.state.metrics.took(route, took);
     // It is under way until the last of the answer was read, or was not wanted any more.
     Ok(response.map(|body| Body::new(Accompanied::new(body, under_way))))
 }

@@ -92,8 +92,8 @@ impl Traces {
         Traces(Some(sender))
     }
 
-    /// Logs an answered request, and queues its span.
-    pub(crate) fn told(&self, seen: Seen, response: &Response) {
+    /// Logs an answered request, and queues its span. Returns its route, and the time that it took.
+    pub(crate) fn told(&self, seen: Seen, response: &Response) -> (&'static str, Duration) {
         let took = seen.since.elapsed();
         let labels = response.extensions().get::<Labels>().cloned().unwrap_or_default();
         let (status, route) = (response.status(), labels.route.unwrap_or("other"));
@@ -109,7 +109,7 @@ impl Traces {
             span_id = span,
             "request"
         );
-        let Some(spans) = self.0.as_ref().filter(|_| seen.is_sampled) else { return };
+        let Some(spans) = self.0.as_ref().filter(|_| seen.is_sampled) else { return (route, took) };
         let nanos =
             |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
         let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
@@ -136,6 +136,7 @@ impl Traces {
         }
         // A collector that does not keep up costs spans, and nothing else.
         let _ = spans.try_send(span);
+        (route, took)
     }
 }
 

@@ -137,7 +137,7 @@ impl Kernels {
         let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
         let opening =
             Opening { guests: vec![guest.name().to_owned()], environment: texts.collect(), ..Opening::default() };
-        let mut config = opening.config(tenant.hub.file()).unwrap_or_else(|| tenant.hub.file().clone());
+        let mut config = opening.config(tenant.hub.file())?.unwrap_or_else(|| tenant.hub.file().clone());
         // Nobody at a prompt expects a limit of which nothing was said.
         let most = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
         config.limits.timeout.get_or_insert(config.limits.timeout_max.unwrap_or(most));

@@ -5,9 +5,10 @@ use cellar_engine::{
     RunResult,
     artifacts::{ArtifactStore, Description},
     pictures::{Fit, Fitted, Smaller, fit},
-    results::{estimated_tokens, file_of},
+    results::{CellResult, estimated_tokens, file_of},
 };
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use serde_json::{Value, json};
 
 use super::Told;
 use crate::tenant::{Tenant, on_a_thread};
@@ -27,6 +28,12 @@ const SIDE_MAX: u32 = 1_568;
 const REPLY_BYTES_MAX: usize = 1_000_000;
 /// Bytes of a reply besides its text and its images.
 const FRAME_BYTES: usize = 1_000;
+/// Bytes of the displayed JSON values in the structure of a reply; of more, those that fit.
+const VALUES_BYTES_MAX: usize = 50_000;
+/// Bytes of the message of a failure in the structure of a reply.
+const MESSAGE_BYTES_MAX: usize = 1_000;
+/// Bytes of a reply besides its text, its images, and its text in the structure.
+const STRUCTURE_BYTES: usize = FRAME_BYTES + VALUES_BYTES_MAX + 100_000;
 /// Bytes of a block besides its data.
 const BLOCK_BYTES: usize = 200;
 
@@ -50,7 +57,7 @@ pub(super) async fn of_run(tenant: &Tenant, session: &str, is_new: bool, result:
         text.push_str(&format!("\n\nThe output was cut; {}", kept.place()));
     }
     let (store, owner) = (tenant.artifacts.clone(), session.to_owned());
-    let room = REPLY_BYTES_MAX.saturating_sub(json_bytes(&text)).saturating_sub(FRAME_BYTES);
+    let room = REPLY_BYTES_MAX.saturating_sub(json_bytes(&text).saturating_mul(2)).saturating_sub(STRUCTURE_BYTES);
     let (blocks, notes) = on_a_thread(move || image_blocks(images, each, room, &store, &owner)).await?;
     let left_out = count.saturating_sub(IMAGES_MAX);
     let more = (left_out > 0).then(|| format!("images {} to {count} are not shown", IMAGES_MAX.saturating_add(1)));
@@ -59,10 +66,64 @@ pub(super) async fn of_run(tenant: &Tenant, session: &str, is_new: bool, result:
         text.push_str(&format!("\n\n({})", notes.join("; ")));
     }
     if is_new {
-        text.push_str(&format!("\n\n(session {session}: name it to go on with its names and files)"));
+        text.push_str(&format!("\n\n(session {session} is new: it has no names and no files of earlier ones)"));
     }
+    let structured = structure(session, is_new, result, &text, count);
     let content: Vec<ContentBlock> = [ContentBlock::text(text)].into_iter().chain(blocks).collect();
-    Ok(if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) })
+    let mut told = if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    told.structured_content = Some(structured);
+    Ok(told)
+}
+
+/// Returns the structured content for the result of a run.
+fn structure(session: &str, is_new: bool, result: &RunResult, text: &str, images: usize) -> Value {
+    let cell = |cell: &CellResult| {
+        let mut json = json!({
+            "language": cell.cell.language.code(),
+            "status": cell.status.as_str(),
+            "durationMs": cell.duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+        });
+        if let Some(failure) = &cell.failure {
+            json["error"] = json!({
+                "kind": failure.kind.as_str(),
+                "type": failure.name,
+                "message": cut(&failure.message, MESSAGE_BYTES_MAX),
+                "line": failure.line,
+            });
+        }
+        json
+    };
+    let (mut room, mut values, mut left_out) = (VALUES_BYTES_MAX, Vec::new(), 0_u64);
+    for text in result.jsons() {
+        match room.checked_sub(text.len()).zip(serde_json::from_str::<Value>(text).ok()) {
+            Some((left, value)) => {
+                room = left;
+                values.push(value);
+            }
+            None => left_out = left_out.saturating_add(1),
+        }
+    }
+    json!({
+        "session": session,
+        "isNew": is_new,
+        "isError": result.is_error,
+        "output": text,
+        "cells": result.cells.iter().map(cell).collect::<Vec<_>>(),
+        "values": values,
+        "valuesLeftOut": left_out,
+        "images": images,
+    })
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
+/// A text, and the same as structure.
+pub(super) fn with_structure(text: String, structured: Value) -> CallToolResult {
+    let mut told = CallToolResult::success(vec![ContentBlock::text(text)]);
+    told.structured_content = Some(structured);
+    told
 }
 
 /// Returns the tokens that each of so many images may have.
@@ -147,9 +208,11 @@ pub(super) fn cut_text(text: &str) -> String {
 
 /// A file that is read.
 pub(super) fn of_file(bytes: Vec<u8>, size: u64) -> Told {
+    let mut structured = json!({"sizeBytes": size});
     let block = match String::from_utf8(bytes) {
         Ok(text) => {
             let shown = cut_text(&text);
+            structured["text"] = shown.as_str().into();
             match size.saturating_sub(shown.len() as u64) {
                 0 => ContentBlock::text(shown),
                 left_out => ContentBlock::text(format!("{shown}\n\n({left_out} more bytes were left out)")),
@@ -165,7 +228,9 @@ pub(super) fn of_file(bytes: Vec<u8>, size: u64) -> Told {
             }
         }
     };
-    Ok(CallToolResult::success(vec![block]))
+    let mut told = CallToolResult::success(vec![block]);
+    told.structured_content = Some(structured);
+    Ok(told)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use cellar_engine::{
     bridges::{PackSpec, ToolSpec},
 };
 use cellar_hub::HubError;
+use rmcp::model::ToolAnnotations;
 
 use super::Mcp;
 
@@ -28,7 +29,12 @@ const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// cells ask it, unless the configuration has one.
 pub(super) async fn eval(mcp: &Mcp, has_model: bool) -> String {
     let tenant = &mcp.tenant;
-    let made = || async { described(&tenant.hub.languages(), tenant.hub.granted()).await };
+    let granted = || {
+        let mut granted = tenant.hub.granted()?;
+        granted.session.kernels.guests.splice(0..0, tenant.usual_guests().iter().copied());
+        Ok(granted)
+    };
+    let made = || async { described(&tenant.hub.languages(), granted()).await };
     let text = mcp.described.get_or_init(made).await.clone();
     if !has_model || tenant.hub.file().bridges.llm.is_some() {
         return text;
@@ -39,32 +45,57 @@ pub(super) async fn eval(mcp: &Mcp, has_model: bool) -> String {
 pub(super) fn other(tool: &str) -> &'static str {
     match tool {
         "reset" => {
-            "Gives a session fresh kernels, for one language or for all: names, imports and tasks go. Files, tools, the packs of \
+            "Gives the session fresh kernels, for one language or for all: names, imports and tasks go. Files, tools, the packs of \
              `runtime`, and notes of `runtime.selfref.context` stay."
         }
         "snapshot" => {
-            "Keeps the state of a session (all names, functions, half-read iterators) under an id. `fork` makes a session \
+            "Keeps the state of the session (all names, functions, half-read iterators) under an id. `fork` makes a session \
              of it."
         }
         "fork" => {
-            "Makes a new session with the state and the files of another one, or with the state of a snapshot. What is \
-             tried there leaves the original alone."
+            "Makes a new session with the state and the files of this one, or with the state of a snapshot, and gives its name. \
+             What is tried there leaves the original alone."
         }
         _ => {
-            "Lists, reads, writes or removes files in the workspace of a session, which is the working folder of its cells. \
+            "Lists, reads, writes or removes files in the workspace of the session, which is the working folder of its cells. \
              An image is shown."
         }
     }
 }
 
+/// Returns the name of a tool for people.
+pub(super) fn title(tool: &str) -> &'static str {
+    match tool {
+        "eval" => "Run Python or JavaScript",
+        "reset" => "Start with a fresh kernel",
+        "snapshot" => "Keep the state",
+        "fork" => "Fork the session",
+        _ => "Files of the session",
+    }
+}
+
+/// Returns the hints for clients at what a tool does, which decide whether people are asked before. Cells change nothing but
+/// their own session, unless they are granted more: then they `reach_out`.
+pub(super) fn annotations(tool: &str, reach_out: bool) -> ToolAnnotations {
+    let hints = ToolAnnotations::with_title(title(tool)).read_only(false);
+    match tool {
+        "eval" => hints.destructive(true).idempotent(false).open_world(reach_out),
+        "reset" => hints.destructive(true).idempotent(true).open_world(false),
+        "files" => hints.destructive(true).idempotent(true).open_world(false),
+        _ => hints.destructive(false).idempotent(false).open_world(false),
+    }
+}
+
 /// Returns what a client tells its model of the server as a whole.
 pub(super) fn instructions() -> &'static str {
-    "Cellar runs Python and JavaScript in sandboxes. `eval` runs cells in a session; name the session of an answer to go on with its \
-     names, imports and files. Show what matters: the value of the last expression, what is printed, and what `display` is given \
-     (tables, figures, images). Long output and large images are cut or made smaller, and the answer says so; `artifact://` names \
-     the whole, which cells read with `tool.read(path=…)`. In a cell `runtime.list_primitives()` lists functions of the host, and \
-     `runtime.get_primitive_spec(name)` says how one is called. `reset` forgets names and keeps files, tools and notes; `snapshot` \
-     and `fork` keep and copy the whole state."
+    "Cellar runs Python and JavaScript in sandboxes. `eval` runs cells and keeps their names, imports and files: the next call goes \
+     on where the last one ended. Leave `session` out for that; a name of your own opens a separate session. A new session ends \
+     with the connection, and one that was named when nobody has used it for a day. Where an answer says that a session is new \
+     although none was to be, name it in the next call. Show what matters: the value of the last expression, what is printed, and \
+     what `display` is given (tables, figures, images). Long output and large images are cut or made smaller, and the answer says \
+     so; `artifact://` names the whole, which cells read with `tool.read(path=…)`. In a cell `runtime.list_primitives()` lists \
+     functions of the host, and `runtime.get_primitive_spec(name)` says how one is called. `reset` forgets names and keeps files, \
+     tools and notes; `snapshot` and `fork` keep and copy the whole state."
 }
 
 /// Describes what cells find without an import.
@@ -103,8 +134,9 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
     let mut text = format!(
         "Runs cells of {} in a WebAssembly sandbox, and returns what they print, the value of the last expression, and the \
          images that they display.\n\n\
-         State stays from call to call: names, imports, functions and files belong to a `session`. Without `session` a new \
-         one is made, and the answer names it; pass that name to go on.\n",
+         State stays from call to call: names, imports, functions and files belong to the session of this connection. Leave \
+         `session` out to go on in it; another name opens a separate session, or goes on with it. If an answer says that the session is \
+         new in every call, pass its name.\n",
         titles.join(" and ")
     );
     let (config, asked) = (session.clone(), languages.to_vec());
@@ -164,7 +196,7 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
     }
     let examples: Vec<&str> = languages.iter().map(example).collect();
     if let [first, ..] = examples.as_slice() {
-        let _ = write!(text, "\nExamples:\n{first}\n{{\"session\": \"ses-…\", \"cells\": [{}]}}", examples.join(", "));
+        let _ = write!(text, "\nExamples:\n{first}\n{{\"cells\": [{}]}}", examples.join(", "));
     }
     text
 }

@@ -17,7 +17,10 @@ use rmcp::transport::streamable_http_server::{
 };
 use serde::Deserialize;
 
-use super::Mcp;
+use super::{
+    Mcp,
+    connection::{SESSION_HEADER, name_of},
+};
 
 /// Sessions of the protocol that may be open; further clients are served without one.
 const SESSIONS_MAX: usize = 1_024;
@@ -35,8 +38,6 @@ const ORIGINS: [&str; 6] = [
     "https://127.0.0.1:*",
     "https://[::1]:*",
 ];
-/// Header that names a session of the protocol.
-const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Endpoint of `/mcp`.
 ///
@@ -49,6 +50,7 @@ pub(super) struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     ended: Mutex<VecDeque<String>>,
     alone: StreamableHttpService<Mcp, NeverSessionManager>,
+    served: Mcp,
 }
 
 /// Member of a message that is read before the message itself.
@@ -66,11 +68,13 @@ impl Endpoint {
         let sessions = Arc::new(sessions);
         let own = served.clone();
         let alone_config = config.clone().with_legacy_session_mode(false);
+        let kept = served.clone();
         Endpoint {
             with_sessions: StreamableHttpService::new(move || Ok(own.clone()), sessions.clone(), config),
             sessions,
             ended: Mutex::default(),
             alone: StreamableHttpService::new(move || Ok(served.clone()), Arc::default(), alone_config),
+            served: kept,
         }
     }
 
@@ -88,6 +92,7 @@ impl Endpoint {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         if let Some(session) = ended.filter(|_| has_session && response.status().is_success()) {
+            self.served.tenant.end_connection(&name_of(&session)).await;
             let mut ended = lock(&self.ended);
             ended.push_back(session);
             let excess = ended.len().saturating_sub(ENDED_MAX);

@@ -1,19 +1,31 @@
 //! Overrides of a tenant's defaults for one session, stored so that it can be opened again.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use cellar_config::Config;
-use cellar_engine::{DiskBudget, GuestName, Language, Limits, bridges::ToolSpec, limits::LIMITS};
+use cellar_core::text::list;
+use cellar_engine::{
+    DiskBudget, GuestName, Language, Limits,
+    bridges::ToolSpec,
+    limits::{LIMITS, LimitSettings},
+};
+use cellar_secrets::quote;
+use cellar_wire::SessionGrants;
 use serde::{Deserialize, Serialize};
 
+use super::Tenant;
 use crate::problem::Problem;
 
 /// Overrides of one session. They are kept with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Opening {
+    /// Name of the template of the tenant's configuration.
+    pub(crate) template: Option<String>,
     /// Names of guests in the place of the usual ones.
     pub(crate) guests: Vec<String>,
+    /// Limits by their keys, each no higher than that of the tenant or the template.
+    pub(crate) limits: BTreeMap<String, u64>,
     /// Environment variables that its cells see besides.
     pub(crate) environment: Vec<(String, String)>,
     /// The session whose workspace it shares, which shares that of no other.
@@ -33,13 +45,27 @@ pub(crate) struct KeptTool {
 }
 
 impl Opening {
-    /// Opening of a session whose caller answers for these tools.
-    pub(crate) fn with_tools(tools: &[ToolSpec]) -> Opening {
+    /// Its limits by their keys, in the units of these.
+    pub(crate) fn limits_in_units(&self) -> BTreeMap<String, serde_json::Number> {
+        let settings = settings(&self.limits);
+        LIMITS
+            .iter()
+            .filter_map(|limit| Some((limit.key.to_owned(), limit.in_unit(limit.setting(&settings)?))))
+            .collect()
+    }
+
+    /// The same of a session whose caller answers for these tools.
+    pub(crate) fn with_tools(self, tools: &[ToolSpec]) -> Opening {
         let kept = |tool: &ToolSpec| {
             let ToolSpec { name, description, schema } = tool.clone();
             KeptTool { name, description, schema }
         };
-        Opening { tools: tools.iter().map(kept).collect(), ..Opening::default() }
+        Opening { tools: tools.iter().map(kept).collect(), ..self }
+    }
+
+    /// The same with these guests.
+    pub(crate) fn with_guests(self, guests: &[GuestName]) -> Opening {
+        Opening { guests: guests.iter().map(|guest| guest.name().to_owned()).collect(), ..self }
     }
 
     /// The tools that its caller answers for.
@@ -57,11 +83,26 @@ impl Opening {
     }
 
     /// Configuration in the place of the file of its tenant; none if it is the same.
-    pub(crate) fn config(&self, file: &Config) -> Option<Config> {
-        if self.guests.is_empty() && self.environment.is_empty() && self.folder.is_none() {
-            return None;
+    ///
+    /// # Errors
+    /// Its template is not in the file any more.
+    pub(crate) fn config(&self, file: &Config) -> Result<Option<Config>, Problem> {
+        let is_usual = self.template.is_none()
+            && self.guests.is_empty()
+            && self.environment.is_empty()
+            && self.limits.is_empty()
+            && self.folder.is_none();
+        if is_usual {
+            return Ok(None);
         }
-        let mut config = file.clone();
+        let mut config = match &self.template {
+            None => file.clone(),
+            Some(name) => file.templates.get(name).map(|template| template.applied_to(file)).ok_or_else(|| {
+                let detail = format!("the template `{name}` of this session is not configured any more");
+                Problem::new(http::StatusCode::CONFLICT, "template-gone", detail)
+            })?,
+        };
+        config.limits = settings(&self.limits).or(&config.limits);
         config.session.guests.extend(self.guests.iter().filter_map(|name| GuestName::from_name(name)));
         config.environment.retain(|(name, _)| self.environment.iter().all(|(own, _)| own != name));
         config.environment.extend(self.environment.iter().cloned());
@@ -71,7 +112,79 @@ impl Opening {
             let seed = config.session.seeds.entry(Language::Python).or_default();
             seed.source.push_str(&format!("\ntry: __import__('os').chdir({folder})\nexcept OSError: pass\n"));
         }
-        Some(config)
+        Ok(Some(config))
+    }
+}
+
+/// Limits by their keys.
+fn settings(limits: &BTreeMap<String, u64>) -> LimitSettings {
+    let mut settings = LimitSettings::default();
+    for limit in LIMITS {
+        *limit.setting_mut(&mut settings) = limits.get(limit.key).copied();
+    }
+    settings
+}
+
+impl Tenant {
+    /// Opening of a session that a caller asks for, who is granted no more than the tenant, or the template that it names.
+    ///
+    /// # Errors
+    /// It names a template that it may not name, or asks for more.
+    pub(crate) fn requested_opening(&self, requested: &SessionGrants) -> Result<Opening, Problem> {
+        let SessionGrants { template, guest, environment, limits } = requested;
+        let file = self.hub.file();
+        let base = match template {
+            None => file,
+            Some(name) => {
+                let allowed = self.templates.as_ref().is_none_or(|allowed| allowed.contains(name));
+                &file
+                    .templates
+                    .get(name)
+                    .filter(|_| allowed)
+                    .ok_or_else(|| self.unknown_template(name))?
+                    .applied_to(file)
+            }
+        };
+        check_limits(base, limits, "$.")?;
+        let has_python = base.session.guests.iter().any(|guest| guest.language() == Language::Python);
+        let guests = match guest {
+            Some(guest) => vec![guest.clone()],
+            None if has_python => Vec::new(),
+            None => self.usual_guests().iter().map(|guest| guest.name().to_owned()).collect(),
+        };
+        let limits = LIMITS.iter().filter_map(|limit| Some((limit.key.to_owned(), limit.setting(limits)?)));
+        Ok(Opening {
+            template: template.clone(),
+            guests,
+            limits: limits.collect(),
+            environment: environment.clone(),
+            ..Opening::default()
+        })
+    }
+
+    fn unknown_template(&self, name: &str) -> Problem {
+        let may = |name: &&String| self.templates.as_ref().is_none_or(|allowed| allowed.contains(*name));
+        let known: Vec<&str> = self.hub.file().templates.keys().filter(may).map(String::as_str).collect();
+        let hint = match known.as_slice() {
+            [] => "`[templates.NAME]` in the `cellar.toml` of the server makes one".to_owned(),
+            known => format!("there is {}", list(known)),
+        };
+        Problem::bad(format!("$.template: there is no template {}", quote(name))).hint(hint)
+    }
+
+    /// Opening of a session whose caller says nothing.
+    pub(crate) fn usual_opening(&self) -> Opening {
+        Opening::default().with_guests(self.usual_guests())
+    }
+
+    /// Guests of a session whose caller names none: Python has NumPy and pandas where that guest is installed, unless the
+    /// configuration names another one.
+    pub(crate) fn usual_guests(&self) -> &[GuestName] {
+        self.usual_guests.get_or_init(|| {
+            let configured = self.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
+            let is_usual = !configured && self.hub.has(GuestName::PythonData);
+            is_usual.then_some(GuestName::PythonData).into_iter().collect()
+        })
     }
 }
 
@@ -89,22 +202,9 @@ pub(crate) struct Opened {
 /// # Errors
 /// It asks for more.
 pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Problem> {
-    let allowed = base.limits.limits();
-    // Its cells could ask for as much in any case.
-    let allowed = Limits { timeout: allowed.timeout_max, ..allowed };
-    let limits = LIMITS.iter().map(|limit| {
-        let most = limit.value(&allowed).unwrap_or(u64::MAX);
-        (format!("limits.{}", limit.key), limit.setting(&requested.limits), most, limit.in_unit(most))
-    });
+    check_limits(base, &requested.limits, "$.grants.")?;
     let most = base.session.input_timeout().as_secs();
-    let input = ("session.input_timeout".to_owned(), requested.session.input_timeout, most, most.into());
-    for (name, requested, most, told) in limits.chain([input]) {
-        if requested.is_some_and(|requested| requested > most) {
-            return Err(Problem::bad(format!(
-                "$.grants.{name}: expected at most {told}, which is what is granted here"
-            )));
-        }
-    }
+    check("$.grants.session.input_timeout", requested.session.input_timeout, most, &most.into())?;
     let mut config = base.clone();
     config.limits = requested.limits.clone().or(&base.limits);
     config.environment.retain(|(name, _)| requested.environment.iter().all(|(own, _)| own != name));
@@ -122,10 +222,28 @@ pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Pro
     Ok(config)
 }
 
+/// Checks that limits are no higher than those of `base`. `$.` or what precedes them is their path.
+fn check_limits(base: &Config, requested: &LimitSettings, path: &str) -> Result<(), Problem> {
+    let allowed = base.limits.limits();
+    // Its cells could ask for as much in any case.
+    let allowed = Limits { timeout: allowed.timeout_max, ..allowed };
+    LIMITS.iter().try_for_each(|limit| {
+        let most = limit.value(&allowed).unwrap_or(u64::MAX);
+        check(&format!("{path}limits.{}", limit.key), limit.setting(requested), most, &limit.in_unit(most))
+    })
+}
+
+fn check(path: &str, requested: Option<u64>, most: u64, told: &serde_json::Number) -> Result<(), Problem> {
+    match requested {
+        Some(requested) if requested > most => {
+            Err(Problem::bad(format!("{path}: expected at most {told}, which is what is granted here")))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use cellar_engine::limits::LimitSettings;
-
     use super::*;
 
     #[test]

@@ -13,6 +13,8 @@ use crate::access::now;
 
 /// Interval of looks for sessions whose time is over.
 const LOOK: Duration = Duration::from_secs(1);
+/// Seconds after which the removal of a session is tried again that another process uses.
+const BUSY_SECONDS: u64 = 60;
 
 /// The times of a tenant's sessions.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ struct Table {
     /// Seconds since the Unix epoch, of those that end, open or not.
     ends: HashMap<String, u64>,
     in_order: BTreeSet<(u64, String)>,
+    /// Seconds without use after which those end that end for that.
+    unused_for: HashMap<String, u64>,
 }
 
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Times {
     /// A session ends then, or never.
     pub(crate) fn ends(&self, name: &str, end: Option<u64>) {
         let mut table = lock(&self.0);
+        table.unused_for.remove(name);
         if let Some(before) = table.ends.remove(name) {
             table.in_order.remove(&(before, name.to_owned()));
         }
@@ -65,6 +70,18 @@ impl Times {
             table.ends.insert(name.to_owned(), end);
             table.in_order.insert((end, name.to_owned()));
         }
+    }
+
+    /// A session ends then, unless it is used before: each use gives it `unused_for` seconds.
+    pub(crate) fn ends_unused(&self, name: &str, end: u64, unused_for: u64) {
+        self.ends(name, Some(end));
+        lock(&self.0).unused_for.insert(name.to_owned(), unused_for);
+    }
+
+    /// End of a session that ends when it is not used, and the seconds that each use gives it.
+    pub(crate) fn unused_end(&self, name: &str) -> Option<(u64, u64)> {
+        let table = lock(&self.0);
+        Some((*table.ends.get(name)?, *table.unused_for.get(name)?))
     }
 
     /// True if the end of a session has come.
@@ -89,6 +106,11 @@ impl Times {
         let mut names: Vec<(Instant, &String)> = table.open.iter().map(|(name, usage)| (usage.at, name)).collect();
         names.sort_unstable();
         names.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Sessions that are open and were not put to sleep.
+    pub(crate) fn awake(&self) -> usize {
+        lock(&self.0).open.values().filter(|usage| !usage.is_asleep).count()
     }
 
     /// Sessions whose end has come.
@@ -120,15 +142,7 @@ pub(crate) async fn keep(tenants: Vec<Arc<Tenant>>) {
     loop {
         tick.tick().await;
         for tenant in &tenants {
-            for name in tenant.times.over(now()) {
-                if let Err(problem) = tenant.delete(&name).await
-                    && problem.status() != http::StatusCode::NOT_FOUND
-                {
-                    tracing::warn!(session = name, problem = problem.words(), "a session was not removed");
-                    continue;
-                }
-                tenant.times.forget(&name);
-            }
+            remove_over(tenant).await;
             let runs: HashMap<String, Vec<String>> = tenant.hub.sessions().into_iter().collect();
             let idle = tenant.times.idle(|name| runs.get(name).is_some_and(|runs| !runs.is_empty()));
             for name in idle {
@@ -144,6 +158,28 @@ pub(crate) async fn keep(tenants: Vec<Arc<Tenant>>) {
                 });
             }
         }
+    }
+}
+
+/// Removes the sessions of a tenant whose time is over.
+async fn remove_over(tenant: &Tenant) {
+    for name in tenant.times.over(now()) {
+        if !tenant.is_over_by_record(&name, now()) {
+            continue;
+        }
+        match tenant.delete(&name).await {
+            Err(problem) if problem.status() == http::StatusCode::CONFLICT => {
+                tracing::debug!(session = name, "another process uses a session whose time is over");
+                tenant.times.ends(&name, Some(now().saturating_add(BUSY_SECONDS)));
+                continue;
+            }
+            Err(problem) if problem.status() != http::StatusCode::NOT_FOUND => {
+                tracing::warn!(session = name, problem = problem.words(), "a session was not removed");
+                continue;
+            }
+            _ => {}
+        }
+        tenant.times.forget(&name);
     }
 }
 

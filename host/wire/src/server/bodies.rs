@@ -14,7 +14,7 @@ use crate::{
     DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine,
     lineage::{self, PRODUCER, SEEN},
     object::{Kind, Member, Object, Text, member},
-    request::CELLS,
+    request::{CELL_CODE, CELL_LANGUAGE, CELL_TIMEOUT, CELL_TITLE, CELLS, CELLS_OR_ONE},
     stdio::INPUT_VALUE,
 };
 
@@ -36,6 +36,19 @@ const ON_DISCONNECT: Member = member(
 const DRY_RUN: Member = member("dryRun", Kind::Flag, lineage::DRY_RUN);
 const LANGUAGE: Member = member("language", Kind::Language, "The only language, unless all.");
 
+const TEMPLATE: Member = member("template", NAME, "A template of the operator, whose grants it has.");
+const GUEST: Member = member(
+    "guest",
+    Kind::Word(&["python", "python-data", "javascript"]),
+    "The guest that runs its language; for Python the one with NumPy and pandas unless given, where it is installed.",
+);
+const ENVIRONMENT: Member = member("environment", Kind::Texts, "Environment variables that its cells see.");
+const LIMITS: Member = member(
+    "limits",
+    Kind::Limits,
+    "Limits by their keys in a `cellar.toml`, none higher than that of the tenant or of the template.",
+);
+
 pub(super) static NEW_SESSION: Object = Object::new(
     "NewSession",
     "A session to open.",
@@ -44,6 +57,10 @@ pub(super) static NEW_SESSION: Object = Object::new(
         member("input", Kind::Flag, "Whether requests for input are answered."),
         member("snapshot", NAME, "The id of the snapshot that it begins with."),
         TOOLS,
+        TEMPLATE,
+        GUEST,
+        ENVIRONMENT,
+        LIMITS,
         IDLE_AFTER,
         member(
             "expiresAt",
@@ -61,8 +78,24 @@ pub(super) static NEW_RUN: Object =
     Object::new("NewRun", "Cells to run in a session.", &[CELLS, KEEP_GOING, ON_DISCONNECT, PRODUCER, DRY_RUN, SEEN]);
 pub(super) static NEW_EVAL: Object = Object::new(
     "NewEval",
-    "Cells to run in a session of their own.",
-    &[CELLS, KEEP_GOING, ON_DISCONNECT, PRODUCER, DRY_RUN, SEEN, TOOLS],
+    "Cells to run in a session of their own: `cells`, or one by its `language` and `code`.",
+    &[
+        CELLS_OR_ONE,
+        CELL_LANGUAGE,
+        CELL_CODE,
+        CELL_TITLE,
+        CELL_TIMEOUT,
+        KEEP_GOING,
+        ON_DISCONNECT,
+        PRODUCER,
+        DRY_RUN,
+        SEEN,
+        TOOLS,
+        TEMPLATE,
+        GUEST,
+        ENVIRONMENT,
+        LIMITS,
+    ],
 );
 pub(super) static INPUT: Object = Object::new(
     "Input",
@@ -232,6 +265,8 @@ fn short(name: &str) -> &str {
     match name {
         "RunJson_for_ResultJson" => "Run",
         "ServedSessionJson" => "Session",
+        // Beside `Result`, generators of clients would make two types of one name.
+        "result" => "ResultLine",
         name => name.strip_suffix("Json").unwrap_or(name),
     }
 }

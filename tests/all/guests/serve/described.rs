@@ -13,8 +13,8 @@ fn the_description_is_valid() {
     let kept = std::fs::read_to_string(root().join("fixtures/openapi/openapi.json")).expect("the description");
     assert_eq!(described.json(), serde_json::from_str::<Value>(&kept).expect("JSON"), "`make bless` accepts it");
     let python = root().join("target/openapi/bin/python");
-    let program = "import json, sys\nfrom openapi_spec_validator import OpenAPIV32SpecValidator, validate\n\
-                   validate(json.load(open('fixtures/openapi/openapi.json')), cls=OpenAPIV32SpecValidator)";
+    let program = "import json, sys\nfrom openapi_spec_validator import OpenAPIV31SpecValidator, validate\n\
+                   validate(json.load(open('fixtures/openapi/openapi.json')), cls=OpenAPIV31SpecValidator)";
     let checked = Command::new(&python).args(["-c", program]).current_dir(root()).output();
     let checked = checked.unwrap_or_else(|error| panic!("`{}`: {error}; run `make packages` first", python.display()));
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
@@ -118,7 +118,7 @@ fn every_example_does_what_is_said_of_it() {
                         assert!(faults.is_empty(), "{faults:?}: {what}");
                     }
                     if kind == "application/x-ndjson" {
-                        let validator = validator(&content["itemSchema"]);
+                        let validator = validator(&content["x-item-schema"]);
                         answer.lines().iter().for_each(|line| assert!(validator.is_valid(line), "{line}: {what}"));
                     }
                 }
@@ -130,4 +130,49 @@ fn every_example_does_what_is_said_of_it() {
         }
     }
     assert!(count > 35, "{count}");
+}
+
+/// Clients that generators make of the description have every operation, and compile.
+#[test]
+fn generators_of_clients_read_the_description() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let description = root().join("fixtures/openapi/openapi.json");
+    let described: Value =
+        serde_json::from_slice(&std::fs::read(&description).expect("the description")).expect("JSON");
+    let count = |operations: &Value| operations.as_object().expect("operations").len();
+    let operations: usize = described["paths"].as_object().expect("paths").values().map(count).sum();
+    let python = root().join("target/openapi/bin");
+    let modules = root().join("target/node/node_modules");
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let ran = |command: &mut Command| {
+        let ended = run(command.current_dir(folder.path()));
+        assert_eq!(ended.code, 0, "{command:?}: {}{}", ended.stdout, ended.stderr);
+    };
+    let path = format!("{}:{}", python.display(), std::env::var("PATH").unwrap_or_default());
+    let mut generator = Command::new(python.join("openapi-python-client"));
+    let generator = generator.args(["generate", "--meta", "none", "--output-path", &place("client"), "--path"]);
+    ran(generator.arg(&description).env("PATH", path));
+    let made = walk(&folder.path().join("client/api"));
+    let made = made.iter().filter(|file| file.ends_with(".py") && !file.ends_with("__init__.py")).count();
+    assert_eq!(made, operations, "openapi-python-client leaves operations out");
+    ran(Command::new(python.join("python")).args(["-m", "compileall", "-q", "client"]));
+    let node = |script: &str| {
+        let mut command = Command::new(crate::support::node());
+        command.arg(modules.join(script));
+        command
+    };
+    ran(node("openapi-typescript/bin/cli.js").arg(&description).args(["-o", &place("types.d.ts")]));
+    ran(node("@hey-api/openapi-ts/bin/run.js").arg("-i").arg(&description).args(["-o", &place("hey")]));
+    let calls = std::fs::read_to_string(folder.path().join("hey/sdk.gen.ts")).expect("the client");
+    assert_eq!(calls.matches("export const ").count(), operations, "hey-api leaves operations out");
+    let strict = ["--strict", "--noEmit", "--skipLibCheck", "--target", "es2022", "--module", "esnext"];
+    let resolved = ["--moduleResolution", "bundler", "types.d.ts", "hey/index.ts"];
+    ran(node("typescript/bin/tsc").args(strict).args(["--lib", "es2022,dom,dom.iterable"]).args(resolved));
+}
+
+/// Paths of all files below a folder.
+fn walk(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let below = |path: std::path::PathBuf| if path.is_dir() { walk(&path) } else { vec![path.display().to_string()] };
+    entries.flat_map(below).collect()
 }

@@ -1,12 +1,10 @@
 //! `[server]` and `[tenants.NAME]` of a `cellar.toml`.
 
-use std::net::SocketAddr;
-
-use cellar_wire::{IDLE_AFTER_MAX, check::At};
+use cellar_wire::{IDLE_AFTER_MAX, check::At, json::Node};
 use url::Url;
 
 use super::Parser;
-use crate::file::{Isolate, Logs, OauthTable, ServerTable, TenantTable, secure_url};
+use crate::file::{Isolate, Logs, OauthTable, ServerTable, TenantTable, listen_address, secure_url};
 
 /// Requests a second that a tenant may be allowed.
 const RATE_MAX: u64 = 1_000_000;
@@ -42,11 +40,13 @@ impl Parser<'_> {
             ..ServerTable::default()
         };
         if let Some(at) = fields.get("listen") {
-            let address = at.text(&mut self.problems).map(str::parse::<SocketAddr>);
-            match address {
-                Some(Ok(address)) => table.listen = Some(address),
-                Some(Err(_)) => at.expected("an address and a port, such as \"127.0.0.1:8700\"", &mut self.problems),
-                None => {}
+            table.listen = match at.node {
+                Node::Text(text) => listen_address(text),
+                Node::Number(port) => listen_address(&port.to_string()),
+                _ => None,
+            };
+            if table.listen.is_none() {
+                at.expected("an address and a port, such as \"127.0.0.1:8700\", or a port", &mut self.problems);
             }
         }
         let tokens = fields.get("tokens").and_then(|at| at.filled_text(&mut self.problems));
@@ -117,6 +117,7 @@ impl Parser<'_> {
             "memory_mib",
             "disk_mib",
             "model_tokens_per_day",
+            "templates",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, most| fields.get(key).and_then(|at| at.integer(1..=most, &mut self.problems));
@@ -135,6 +136,10 @@ impl Parser<'_> {
         table.config = config.map(|path| self.path(path));
         let store = fields.get("store").and_then(|at| at.filled_text(&mut self.problems));
         table.store = store.map(|path| self.path(path));
+        table.templates = fields.get("templates").map(|at| match at.node {
+            Node::Array(names) if names.is_empty() => Vec::new(),
+            _ => at.texts("template", &mut self.problems).unwrap_or_default(),
+        });
         Some(table)
     }
 }
