@@ -26,7 +26,7 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 pub(crate) use self::{
     artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
-    kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
+    kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun, without_traits},
     limits::LimitArguments,
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments},
     names::{GuestCode, LanguageCode},
@@ -210,10 +210,16 @@ pub(crate) struct StdioArguments {
     pub(crate) granted: GrantArguments,
 }
 
+fn listened(text: &str) -> Result<SocketAddr, String> {
+    let expected =
+        "expected a port of this machine alone, such as 8700, or an address with a port, such as 0.0.0.0:8700";
+    cellar_config::listen_address(text).ok_or_else(|| expected.to_owned())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// Address and port to listen at; port 0 is any that is free [default: 127.0.0.1:8700]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address and port to listen at, or a port of this machine alone; port 0 is any that is free [default: 127.0.0.1:8700]
+    #[arg(long, value_name = "ADDRESS", value_parser = listened)]
     pub(crate) listen: Option<SocketAddr>,
     /// Ask the server that listens there whether it is in order, and end with 0 if it is
     #[arg(long)]

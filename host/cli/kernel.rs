@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use cellar_config::Overrides;
 use cellar_engine::{GuestName, Language, config::Stops, guests::guest_status};
-use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
+use cellar_jupyter::{Connection, FOLDER_KERNEL, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
 use cellar_packages::Source;
 
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
     socket::SessionDoors,
 };
 
-/// The guests that notebooks use.
-const GUESTS: [GuestName; 3] = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript];
+/// The guests that notebooks use. The first that is there is that of the kernel that sees its notebook's folder.
+const GUESTS: [GuestName; 3] = [GuestName::PythonData, GuestName::Python, GuestName::JavaScript];
 /// Bytes of a connection file.
 const CONNECTION_BYTES_MAX: u64 = 64 << 10;
 
@@ -65,22 +65,44 @@ pub(crate) fn install_kernels(folders: &Folders, arguments: &KernelInstall) -> R
         None if arguments.sys_prefix => Place::Environment,
         None => Place::User,
     };
+    let own_folder = arguments.notebook_folder;
+    let is_usual = granted.chosen.is_empty() && granted.workspace.is_none() && !own_folder;
+    let with_folder = guests.iter().copied().find(|guest| is_usual && guest.language() == Language::Python);
+    let mut specs = Vec::new();
     for guest in guests {
-        let spec = Spec {
+        specs.push(Spec {
             name: arguments.name.clone().unwrap_or_else(|| spec_name(guest)),
             display_name: arguments.display_name.clone().unwrap_or_else(|| display_name(guest).to_owned()),
             language: guest.language(),
-            command: command(folders, arguments, guest)?,
+            command: command(folders, arguments, guest, own_folder)?,
             is_private: !granted.environment.is_empty(),
-        };
+        });
+    }
+    if let Some(guest) = with_folder {
+        let (name, display_name) = FOLDER_KERNEL;
+        specs.push(Spec {
+            name: name.to_owned(),
+            display_name: display_name.to_owned(),
+            language: guest.language(),
+            command: command(folders, arguments, guest, true)?,
+            is_private: !granted.environment.is_empty(),
+        });
+    }
+    for spec in specs {
         let folder = install(&spec, &place)?;
         output::print(&format!("{}: {} is in {}\n", spec.name, spec.display_name, folder.display()))?;
     }
     Ok(EXIT_COMPLETE)
 }
 
-/// Returns the command that starts a kernel with the grants of its installation, in any folder.
-fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Result<Vec<String>, CliError> {
+/// Returns the command that starts a kernel with the grants of its installation, in any folder; cells see the folder of their
+/// notebook if `has_folder`.
+fn command(
+    folders: &Folders,
+    arguments: &KernelInstall,
+    guest: GuestName,
+    has_folder: bool,
+) -> Result<Vec<String>, CliError> {
     let program = std::env::current_exe().map_err(CliError::Start)?;
     let mut command = Command(vec![text(&program)?]);
     command.0.extend(["kernel", "run"].map(str::to_owned));
@@ -107,7 +129,7 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         environment,
         audit,
     } = &arguments.granted;
-    if arguments.notebook_folder {
+    if has_folder {
         // Clients start kernels in the folder of the notebook.
         command.word("--workspace", ".");
     }

@@ -34,7 +34,6 @@ mod upgrade;
 
 use std::{process::ExitCode, time::Duration};
 
-use cellar_config::{Config, Logs};
 use clap::{
     CommandFactory, Parser,
     error::{ContextKind, ContextValue},
@@ -60,11 +59,11 @@ const THREADS_BESIDES: usize = 2;
 fn main() -> ExitCode {
     completion::answer();
     work_in_processes();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(args::without_traits(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => return report::print_usage(shown(error)),
     };
-    log_to_stderr(logs_json(&arguments.command));
+    log_to_stderr(&arguments.command);
     let code = match dispatch(arguments) {
         Ok(code) => code,
         Err(error) if error.is_reader_gone() => EXIT_COMPLETE,
@@ -84,20 +83,16 @@ fn work_in_processes() {
     }
 }
 
-/// Returns true if the command starts a server whose configuration asks for logs as JSON objects. Errors of the
-/// configuration are reported when the server starts.
-fn logs_json(command: &Command) -> bool {
-    let Command::Serve(arguments) = command else { return false };
-    let path = arguments.granted.config.as_ref();
-    path.and_then(|path| Config::load(path).ok()).is_some_and(|config| config.server.logs == Some(Logs::Json))
-}
-
 /// Logs what `CELLAR_LOG` asks for, such as `info` or `cellar_bridges=debug`; warnings otherwise, but for those of the MCP
 /// SDK, whose failures are told anyway.
 ///
-/// A server whose configuration asks for objects logs one a line, and one for each request.
-fn log_to_stderr(is_json: bool) {
-    let usual = if is_json { "warn,rmcp=off,cellar_server::requests=info" } else { "warn,rmcp=off" };
+/// A server logs its start, its end and each request besides, as an object a line where its configuration asks for objects.
+fn log_to_stderr(command: &Command) {
+    let (is_server, is_json) = match command {
+        Command::Serve(arguments) => (true, serve::logs_json(arguments)),
+        _ => (false, false),
+    };
+    let usual = if is_server { "warn,rmcp=off,cellar_server::requests=info" } else { "warn,rmcp=off" };
     let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     if is_json {
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);

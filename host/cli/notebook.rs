@@ -6,20 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_core::files::{Durability, replace_with};
 use cellar_engine::{
-    Cell, Event, EventKind, Language, Outcome,
+    Cell, Event, EventKind, GuestName, Language, Outcome,
     event::{background_lines, fork_lines},
     limits::REQUEST_VALUES_MAX,
-    mime::{MimeBundle, MimeData, is_json, json_values},
+    mime::{MimeBundle, MimeData, json_values},
     outcome::Failure,
 };
+use cellar_jupyter::{guest_named, shown};
 use nbformat::{
     Notebook as Document,
     v4::{Cell as NotebookCell, Notebook as Notebook4, Output},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::report::CliError;
 
@@ -92,6 +92,13 @@ impl Notebook {
     /// The cells to run.
     pub(crate) fn cells(&self) -> &[Cell] {
         &self.cells
+    }
+
+    /// The guest of the kernel that the notebook names, if that is one of Cellar's; true besides if it has cells in Python.
+    pub(crate) fn guest(&self) -> (Option<GuestName>, bool) {
+        let kernel = self.document.metadata.kernelspec.as_ref();
+        let has_python = self.cells.iter().any(|cell| cell.language == Language::Python);
+        (kernel.and_then(|kernel| guest_named(&kernel.name)), has_python)
     }
 
     /// Takes the next event of the run of these cells.
@@ -259,8 +266,16 @@ impl Outputs {
                     self.print("stderr", &lines, room);
                 }
             }
-            EventKind::Display { data, display_id, .. } => {
-                let value = || json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});
+            EventKind::Display { data, display_id, is_value, .. } => {
+                let number = self.number;
+                let value = || {
+                    let mut value = json!({"output_type": "display_data", "metadata": {}, "data": shown(data)});
+                    if *is_value {
+                        value["output_type"] = "execute_result".into();
+                        value["execution_count"] = number.into();
+                    }
+                    value
+                };
                 self.add(bytes_of(data), None, display_id.clone(), value, room);
             }
             EventKind::ClearOutput { wait, .. } => {
@@ -337,7 +352,7 @@ impl Outputs {
             // One that finds no room keeps what it showed, which fits in what was given back.
             let fits = room.extend(wanted);
             if fits {
-                item.value["data"] = bundle(data);
+                item.value["data"] = shown(data).into();
                 item.bytes = wanted;
             } else {
                 room.bytes = room.bytes.saturating_sub(item.bytes);
@@ -348,21 +363,6 @@ impl Outputs {
             self.say_full();
         }
     }
-}
-
-/// A MIME bundle as the file has it: JSON as values, binary data as base64.
-fn bundle(data: &MimeBundle) -> Value {
-    let representation = |(name, data): &(String, MimeData)| {
-        let value = match data {
-            MimeData::Binary(bytes) => Value::from(STANDARD.encode(bytes)),
-            MimeData::Text(text) if is_json(name) => {
-                serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
-            }
-            MimeData::Text(text) => Value::from(text.as_str()),
-        };
-        (name.clone(), value)
-    };
-    Value::Object(data.0.iter().map(representation).collect::<Map<_, _>>())
 }
 
 fn error(failure: &Failure) -> Value {

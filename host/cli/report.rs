@@ -233,7 +233,9 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
-            CliError::Serve(ServeError::Tenants(_) | ServeError::Listen { .. }) => EXIT_USAGE,
+            CliError::Serve(ServeError::Tenants(_) | ServeError::Listen { .. } | ServeError::StoreServed(_)) => {
+                EXIT_USAGE
+            }
             CliError::Serve(ServeError::Confine(ConfineError::Layer(_))) => EXIT_USAGE,
             CliError::Kernel(_) => EXIT_USAGE,
             CliError::Token(TokenError::NameFull { .. } | TokenError::Full | TokenError::Unknown(_)) => EXIT_USAGE,
@@ -291,6 +293,7 @@ impl CliError {
             CliError::Package(error) => return package_hint(error),
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
+            CliError::Serve(ServeError::StoreServed(_)) => "stop it first, or name another folder with --store",
             CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",
             CliError::Serve(ServeError::Confine(_)) => {
                 "without `isolate = \"process\"` under [server], the layers that the kernel has are enough"

@@ -3,10 +3,11 @@
 use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
 
 use cellar_bridges::SOCKET_VARIABLE;
-use cellar_config::SessionRequest;
+use cellar_config::{Overrides, SessionRequest};
 use cellar_engine::{
-    Cell, Event, EventKind, Language, RunResult, Session,
-    config::RunOptions,
+    Cell, Event, EventKind, GuestName, Language, RunResult, Session,
+    config::{RunOptions, Stops},
+    guests::guest_status,
     results::{OutputPolicy, View},
 };
 use cellar_hub::{Delivery, Reader, RunHandle};
@@ -16,8 +17,9 @@ use tokio::{
 };
 
 use crate::{
-    args::{EvalArguments, Folders, OutputArguments, PlaceArguments, RunArguments},
+    args::{EvalArguments, Folders, GuestCode, OutputArguments, PlaceArguments, RunArguments},
     artifacts::{self, SETTLED_WITHIN},
+    notebook::Notebook,
     output::{End, Follower, Form, Plain},
     program::{arguments_variable, folder_of, hint},
     render::{Options, Transcript},
@@ -36,7 +38,7 @@ const EXIT_TERMINATED: u8 = 143;
 ///
 /// # Errors
 /// The run is not valid, or the engine fails. A failed cell is an exit code.
-pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8, CliError> {
+pub(crate) async fn run(folders: &Folders, mut arguments: RunArguments) -> Result<u8, CliError> {
     let file = match arguments.file {
         Some(file) => file,
         None if Look::is_stdin_terminal() => {
@@ -55,7 +57,12 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
     let mut what = What::new(arguments.lineage.options(), folder_of(&file));
     what.keep_going = arguments.keep_going;
     let (cells, notebook, hides_values) = match source {
-        Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook), false),
+        Source::Notebook(notebook) => {
+            if let Some(guest) = notebook_guest(folders, &arguments.session, &notebook)? {
+                arguments.session.own.granted.chosen.push(guest);
+            }
+            (notebook.cells().to_vec(), arguments.inplace.then_some(notebook), false)
+        }
         _ if arguments.inplace => {
             let message = format!("outputs cannot be written into `{}`", file.display());
             return Err(CliError::usage(message, "--inplace is for notebooks (.ipynb)"));
@@ -79,6 +86,36 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
         }
     });
     start(folders, &arguments.session, what, Follower::new(form, notebook)).await
+}
+
+/// The guest that runs a notebook for which nothing else is said: that of the kernel which it names, and for any other kernel of
+/// Python the one with pandas, where it is there.
+fn notebook_guest(
+    folders: &Folders,
+    place: &PlaceArguments,
+    notebook: &Notebook,
+) -> Result<Option<GuestCode>, CliError> {
+    let own = &place.own;
+    if socket(place)?.is_some() || !own.granted.chosen.is_empty() {
+        return Ok(None);
+    }
+    let file = Overrides::from(&own.granted).file()?;
+    let (named, has_python) = notebook.guest();
+    if !has_python || file.session.guests.iter().any(|guest| guest.language() == Language::Python) {
+        return Ok(None);
+    }
+    let wanted = match named {
+        Some(guest) => Some(guest),
+        // A stored session goes on with the guest that it has.
+        None => own.name.is_none().then_some(GuestName::PythonData),
+    };
+    let config = setup::host_config(folders, Stops::default())?;
+    let is_there = |guest: &GuestName| guest_status(&config, *guest).digest.is_some();
+    Ok(wanted.filter(|guest| named.is_some() || is_there(guest)).map(|guest| match guest {
+        GuestName::PythonData => GuestCode::PythonData,
+        GuestName::JavaScript => GuestCode::JavaScript,
+        _ => GuestCode::Python,
+    }))
 }
 
 /// Runs one cell.

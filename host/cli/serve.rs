@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use cellar_config::Overrides;
-use cellar_server::{Isolation, ServeError, Server, ServerConfig, serve_worker};
+use cellar_config::{Config, Logs, Overrides};
+use cellar_server::{Isolation, ServeError, Server, ServerConfig, StoreClaim, serve_worker};
+use serde_json::json;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -21,6 +22,17 @@ use crate::{
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
     socket::SessionDoors,
 };
+
+/// Target of the lines of the log that tell of the start and the end, and of each request; they are in the log unless
+/// `CELLAR_LOG` says otherwise.
+const LOG: &str = "cellar_server::requests";
+
+/// Returns true if the configuration of a server asks for logs as JSON objects. Errors of the configuration are reported when
+/// the server starts.
+pub(crate) fn logs_json(arguments: &ServeArguments) -> bool {
+    let path = arguments.granted.config.as_ref();
+    path.and_then(|path| Config::load(path).ok()).is_some_and(|config| config.server.logs == Some(Logs::Json))
+}
 
 /// Time for each step of a question to another server.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,10 +66,14 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     }
     let store = folders.store()?;
     config.check()?;
+    let claim = config.claim_stores()?;
     let listener = config.listen()?;
     let confined = config.confine().map_err(ServeError::from)?;
-    let served = Served { config, isolation: confined.isolation.clone(), listener, store, token };
-    on_runtime(serve_on(served))
+    let is_json = logs_json(&arguments);
+    let served = Served { config, isolation: confined.isolation.clone(), listener, store, token, is_json };
+    let code = on_runtime(serve_on(served));
+    drop::<StoreClaim>(claim);
+    code
 }
 
 /// Asks a server whether it is in order.
@@ -96,10 +112,12 @@ struct Served {
     listener: std::net::TcpListener,
     store: PathBuf,
     token: Option<String>,
+    /// True if what it says is said as JSON.
+    is_json: bool,
 }
 
 async fn serve_on(served: Served) -> Result<u8, CliError> {
-    let Served { config, isolation, listener, store, token } = served;
+    let Served { config, isolation, listener, store, token, is_json } = served;
     let tenants: Vec<String> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let mut reload = signal(SignalKind::hangup()).map_err(CliError::Start)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Start)?;
@@ -114,7 +132,16 @@ async fn serve_on(served: Served) -> Result<u8, CliError> {
         None => format!("tenants: {}; `cellar token new` makes their tokens", tenants.join(", ")),
     };
     let told = format!("serving on http://{address}, {reach}\n{whom}\nsessions are kept in {}\n", store.display());
-    output::print(&told)?;
+    match is_json {
+        true => {
+            let told = json!({
+                "message": "serving", "address": address.to_string(), "token": token, "tenants": tenants, "store": store,
+            });
+            output::print(&format!("{told}\n"))?;
+        }
+        false => output::print(&told)?,
+    }
+    tracing::info!(target: LOG, %address, store = %store.display(), tenants = tenants.join(","), "serving");
     let reloaded = server.clone();
     let reloading = async move {
         while reload.recv().await.is_some() {
@@ -132,10 +159,12 @@ async fn serve_on(served: Served) -> Result<u8, CliError> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+        tracing::info!(target: LOG, "stopping: no new work is taken, and runs are given time to end");
     };
     tokio::select! {
         () = server.serve(listener, stop) => {}
         () = reloading => {}
     }
+    tracing::info!(target: LOG, "stopped");
     Ok(EXIT_COMPLETE)
 }

@@ -1,6 +1,6 @@
 //! `cellar kernel`: what is typed to install a kernel for Jupyter, and what starts it.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
 
@@ -52,6 +52,20 @@ pub(crate) struct KernelRun {
     /// The file that says where to listen and how messages are signed
     #[arg(value_name = "CONNECTION_FILE")]
     pub(crate) connection: PathBuf,
+    /// Further arguments, which clients add for a kernel that is configured by them: `jupyter run` the files that it runs
+    #[arg(hide = true)]
+    _ignored: Vec<OsString>,
     #[command(flatten)]
     pub(crate) granted: GrantArguments,
+}
+
+/// Returns a command line without the settings that clients of Jupyter add for IPython's kernel, `--Class.trait=value`.
+pub(crate) fn without_traits(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let line: Vec<OsString> = line.collect();
+    let is_kernel = line.iter().skip(1).zip(["kernel", "run"]).filter(|(word, known)| word == known).count() == 2;
+    let is_trait = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.strip_prefix("--")?.split('=').next()?.split_once('.'));
+        name.is_some_and(|(class, _)| class.starts_with(|first: char| first.is_ascii_uppercase()))
+    };
+    line.into_iter().filter(|word| !(is_kernel && is_trait(word))).collect()
 }

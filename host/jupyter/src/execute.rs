@@ -322,7 +322,7 @@ impl Audience<'_> {
 
 /// A display as notebooks have it. Lists and plain objects come with their JSON, which programs want; in a notebook they are
 /// shown as their language prints them, and clients would draw a tree instead.
-fn shown(data: &MimeBundle) -> Map<String, Value> {
+pub fn shown(data: &MimeBundle) -> Map<String, Value> {
     let mut shown = bundle_value(data);
     let is_print = |text: &str| !(text.starts_with('<') && text.ends_with('>'));
     if shown.len() == 2 && shown.get("text/plain").and_then(Value::as_str).is_some_and(is_print) {

@@ -27,7 +27,8 @@ mod zmtp;
 
 pub use connection::Connection;
 pub use error::KernelError;
+pub use execute::shown;
 pub use install::{LOGO, Place, Spec, install};
-pub use profile::{display_name, spec_name};
+pub use profile::{FOLDER_KERNEL, display_name, guest_named, spec_name};
 pub use sockets::{KernelConfig, serve};
 pub use web::{Client, FRAME_BYTES_MAX, Form, Frame, Hearing, Room, Speaking, State, WebKernel};

@@ -8,8 +8,8 @@ use crate::message::PROTOCOL_VERSION;
 /// Returns the name that clients show for the kernel of a guest.
 pub fn display_name(guest: GuestName) -> &'static str {
     match guest {
-        GuestName::Python => "Python (Cellar)",
-        GuestName::PythonData => "Python with pandas (Cellar)",
+        GuestName::Python => "Python, standard library only (Cellar)",
+        GuestName::PythonData => "Python (Cellar)",
         GuestName::JavaScript => "JavaScript (Cellar)",
         _ => "Cellar",
     }
@@ -19,6 +19,15 @@ pub fn display_name(guest: GuestName) -> &'static str {
 pub fn spec_name(guest: GuestName) -> String {
     format!("cellar-{guest}")
 }
+
+/// Returns the guest of the kernel that a notebook names, if it is one of ours.
+pub fn guest_named(kernel: &str) -> Option<GuestName> {
+    let guests = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript];
+    guests.into_iter().find(|guest| spec_name(*guest) == kernel)
+}
+
+/// Name of the kernel that sees the folder of its notebook, and the name that people see.
+pub const FOLDER_KERNEL: (&str, &str) = ("cellar-python-folder", "Python, with the notebook's folder (Cellar)");
 
 /// The name of a language as notebooks have it. Tools such as papermill look for exactly these words.
 pub(crate) fn language_name(language: Language) -> &'static str {

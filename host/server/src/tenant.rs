@@ -479,8 +479,8 @@ impl Tenant {
             idle_after: served.idle_after.unwrap_or(self.limits.idle_after),
             expires_at: served.expires_at,
             tools: served.opening.tools().into_iter().map(|tool| tool.name).collect(),
-            template: served.opening.template,
             limits: served.opening.limits_in_units(),
+            template: served.opening.template,
             guests: served.opening.guests,
             session: info.name,
         }

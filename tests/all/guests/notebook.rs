@@ -43,7 +43,11 @@ fn outputs_go_back_into_the_notebook() {
     assert_eq!((&streams[1]["name"], &streams[1]["text"]), (&json!("stderr"), &json!(["c\n"])));
     assert_eq!(cells[1]["execution_count"], 1);
     assert!(outputs(2).is_empty() && outputs(5).is_empty());
-    assert_eq!(outputs(3)[0]["data"]["application/json"], json!({"n": 2}));
+    // As the kernel has it: values have a number, and lists and plain objects are shown as their language prints them.
+    let value = outputs(1).last().expect("a value");
+    assert_eq!((&value["output_type"], &value["execution_count"]), (&json!("execute_result"), &json!(1)));
+    assert_eq!(outputs(3)[0]["data"], json!({"text/plain": ["{'n': 2}"]}));
+    assert_eq!(outputs(3)[0]["output_type"], "display_data");
     let error = outputs(4).last().expect("an error");
     assert_eq!((&error["output_type"], &error["ename"]), (&json!("error"), &json!("ZeroDivisionError")));
     let before = fs::read(&path).expect("read");
