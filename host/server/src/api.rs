@@ -15,7 +15,7 @@ mod stream;
 mod tar;
 
 pub(crate) use openapi::show as describe;
-pub(crate) use operations::{label, route};
+pub(crate) use operations::{find, label};
 
 /// Beginning of its paths.
 pub(crate) const PREFIX: &str = "/v1/";

@@ -30,8 +30,8 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
 use crate::{
-    access::{Scope, Token, is_same, now},
-    http::{State, check_values, read_body},
+    access::{Grant, Scope, Token, is_same, now},
+    http::{Carried, Declared, State, check_values, read_body, while_granted},
     problem::{Answer, Problem},
     tenant::Tenant,
 };
@@ -48,6 +48,20 @@ const CODE_PORT: &str = "49999";
 const ENVD_PORT: &str = "49983";
 /// First names of paths that are a sandbox's; all others are the service's.
 const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
+/// Operations of sandboxes. Paths are not decoded.
+static OPERATIONS: [Declared; 9] = [
+    Declared::act("GET", "health"),
+    Declared::act("POST", "execute"),
+    Declared::act("GET", "contexts"),
+    Declared::act("POST", "contexts"),
+    Declared::act("DELETE", "contexts/{id}"),
+    Declared::act("POST", "contexts/{id}/restart"),
+    Declared::act("GET", "files"),
+    Declared::act("POST", "files"),
+    Declared::act("POST", "filesystem.Filesystem/{procedure}"),
+];
+/// Procedures for commands, which no sandbox runs.
+static COMMANDS: [Declared; 1] = [Declared::act("POST", "process.Process/{procedure}")];
 /// Bytes of an id, or of a token, that is looked at.
 const ID_BYTES_MAX: usize = 200;
 /// Time, and bytes, for which the body of a refused request is still read.
@@ -208,16 +222,20 @@ impl Interface {
     /// Answers a request.
     pub(crate) async fn answer(&self, state: &Arc<State>, asked: Asked, parts: Parts, body: Body) -> Response {
         let manner = asked.manner();
-        let Parts { method, headers, uri, .. } = parts;
+        let Parts { method, headers, uri, extensions, .. } = parts;
         let query = uri.query().map(str::to_owned);
-        let let_through = if asked.is_of_sandbox() {
+        // THREAT: T01
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let find = |all| Declared::find(all, &method, &path).map(|declared| declared.scope);
+        let is_of_sandbox = asked.is_of_sandbox();
+        let declared = if is_of_sandbox { find(&OPERATIONS).or(find(&COMMANDS)) } else { find(&control::OPERATIONS) };
+        let let_through = if is_of_sandbox {
             self.of_sandbox(state, &asked, &method, &headers, query.as_deref())
                 .map(|(passed, sandbox)| (passed, Some(sandbox)))
         } else {
-            let scope = if method == Method::GET { Scope::Read } else { Scope::Run };
-            self.passed(state, &headers, scope).map(|passed| (passed, None))
+            self.passed(state, &headers, declared.unwrap_or(Scope::Read)).map(|passed| (passed, None))
         };
-        let (Passed { account, token }, sandbox) = match let_through {
+        let (Passed { account, token, grant }, sandbox) = match let_through {
             Ok(found) => found,
             Err(problem) => {
                 let response = manner.refuse(problem);
@@ -225,24 +243,35 @@ impl Interface {
                 return response;
             }
         };
-        let admitted =
-            account.tenant.admit().and_then(|()| if method == Method::POST { state.lifecycle.admit() } else { Ok(()) });
-        let call = Call { state: state.clone(), account: account.clone(), token, headers, query, body };
-        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
-        let answered = match (admitted, sandbox) {
-            (Err(problem), _) => Err(problem),
-            (Ok(()), None) => {
-                let asked = asked.path.clone();
-                to_its_end(async move {
-                    let path: Vec<&str> = asked.iter().map(String::as_str).collect();
-                    control::route(call, &method, &path).await
-                })
-                .await
+        let tenant = account.tenant.clone();
+        let carried = Carried::of_tenant(extensions.get(), &tenant.name);
+        let permit = tenant.admit().and_then(|()| {
+            if method == Method::POST {
+                state.lifecycle.admit()?;
             }
-            (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
+            state.shares.take(&tenant.name)
+        });
+        let (admitted, permit) = permit.map_or_else(|problem| (Err(problem), None), |permit| (Ok(()), Some(permit)));
+        let call = Call { state: state.clone(), account, token, headers, query, body };
+        let work = async {
+            let answered = match (admitted, sandbox) {
+                (Err(problem), _) => Err(problem),
+                (Ok(()), None) if declared.is_none() => Err(control::refusal(&method, &path)),
+                (Ok(()), None) => {
+                    let asked = asked.path.clone();
+                    let method = method.clone();
+                    to_its_end(async move {
+                        let path: Vec<&str> = asked.iter().map(String::as_str).collect();
+                        control::route(call, &method, &path).await
+                    })
+                    .await
+                }
+                (Ok(()), Some(sandbox)) => route(call, sandbox, declared, &method, &path).await,
+            };
+            answered.unwrap_or_else(|problem| manner.refuse(problem))
         };
-        let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
-        state.metrics.count(Some(&account.tenant.name), response.status());
+        let response = while_granted(grant, permit, carried, work).await;
+        state.metrics.count(Some(&tenant.name), response.status());
         response
     }
 
@@ -251,14 +280,14 @@ impl Interface {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
         let key = text("x-api-key").or_else(bearer);
-        let tenant = state.tenant(key, scope).map_err(|problem| match problem.status() {
+        let (grant, tenant) = state.authorize(key, scope).map_err(|problem| match problem.status() {
             StatusCode::UNAUTHORIZED => problem.hint("set E2B_API_KEY to a token; `cellar token new` makes one"),
             _ => problem,
         })?;
         // It is a token, so that it has an id.
         let token = key.and_then(|key| key.split('_').nth(1)).unwrap_or_default().to_owned();
         let account = self.by_tenant.get(&tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
-        Ok(Passed { account: account.clone(), token })
+        Ok(Passed { account: account.clone(), token, grant })
     }
 
     /// Authenticates a client of a sandbox: by the access token that it received when it made or joined the sandbox, by
@@ -291,7 +320,8 @@ impl Interface {
             let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
             // Whoever has shown nothing is charged to nobody.
             let sandbox = sandbox.ok_or_else(|| dead(None))?;
-            return Ok((Passed { account: account.clone(), token: token_id.to_owned() }, Some(sandbox)));
+            let grant = state.access.grant(token, Scope::Run);
+            return Ok((Passed { account: account.clone(), token: token_id.to_owned(), grant }, Some(sandbox)));
         }
         if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
             && let Some(found) = self.signed(state, id, method, query)?
@@ -341,7 +371,8 @@ impl Interface {
             };
             let signer = tokens.of(&account.tenant.name).filter(|token| token.allows(Scope::Run)).find(is_signed);
             if let Some(token) = signer {
-                let passed = Passed { account: account.clone(), token: token.id.clone() };
+                let grant = state.access.grant(token, Scope::Run);
+                let passed = Passed { account: account.clone(), token: token.id.clone(), grant };
                 return Ok(Some((passed, Some(sandbox))));
             }
         }
@@ -361,11 +392,19 @@ async fn hear_out(body: Body) {
 }
 
 /// Routes a request to a sandbox.
-async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&str]) -> Answer {
+async fn route(
+    call: Call,
+    sandbox: Option<Sandbox>,
+    declared: Option<Scope>,
+    method: &Method,
+    path: &[&str],
+) -> Answer {
     let sandbox = match sandbox {
         Some(sandbox) => lives::running(&call.account, sandbox).await?,
         None => return Err(dead(None)),
     };
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, "unknown", "a sandbox is not asked for this");
+    declared.ok_or_else(unknown)?;
     match (method.as_str(), path) {
         ("GET", ["health"]) => Ok(StatusCode::NO_CONTENT.into_response()),
         ("POST", ["execute"]) => execute::run(call, sandbox).await,
@@ -387,7 +426,7 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
             hear_out(call.body).await;
             Ok(connect::no_commands(procedure))
         }
-        _ => Err(Problem::new(StatusCode::NOT_FOUND, "unknown", "a sandbox is not asked for this")),
+        _ => Err(unknown()),
     }
 }
 
@@ -395,6 +434,7 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
 struct Passed {
     account: Arc<Account>,
     token: String,
+    grant: Grant,
 }
 
 /// Refusal for a sandbox that is killed, paused, another's, or was never there. Clients look for these words.

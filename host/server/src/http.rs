@@ -4,9 +4,13 @@
 pub(crate) mod answers;
 pub(crate) mod body;
 mod call;
+mod connections;
+mod declared;
 pub(crate) mod files;
+mod lasting;
 mod listen;
 pub(crate) mod metrics;
+mod shares;
 mod state;
 mod traces;
 pub(crate) mod websocket;
@@ -15,7 +19,10 @@ use axum_core::{body::Body, response::Response};
 use http::Request;
 
 pub(crate) use call::{Call, QUOTAS_IN_FRONT, check_values, decoded, is_read, names, read_body};
-pub(crate) use listen::{Listening, accept};
+pub(crate) use declared::Declared;
+pub(crate) use lasting::while_granted;
+pub(crate) use listen::{Carried, Listening, accept};
+pub(crate) use shares::{Permit, Shares};
 pub(crate) use state::{Lifecycle, State};
 pub(crate) use traces::{Labels, Traces};
 

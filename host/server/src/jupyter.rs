@@ -21,8 +21,8 @@ use url::form_urlencoded;
 
 use self::kernels::Kernels;
 use crate::{
-    access::Scope,
-    http::{State, answers, decoded, read_body},
+    access::{Grant, Scope},
+    http::{Carried, Declared, State, answers, decoded, read_body, while_granted},
     problem::{Answer, Problem},
     tenant::Tenant,
 };
@@ -35,6 +35,21 @@ pub(crate) const TOKEN: &str = "token/";
 const ANY_PYTHON: &str = "python3";
 /// Bytes of the body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// All operations, by the names that are decoded.
+static OPERATIONS: [Declared; 10] = [
+    Declared::look("api/kernelspecs"),
+    Declared::look("api/kernelspecs/{name}"),
+    Declared::look("kernelspecs/{name}/logo-svg.svg"),
+    Declared::look("api/kernels"),
+    Declared::act("POST", "api/kernels"),
+    Declared::look("api/kernels/{id}"),
+    Declared::act("DELETE", "api/kernels/{id}"),
+    Declared::act("POST", "api/kernels/{id}/interrupt"),
+    Declared::act("POST", "api/kernels/{id}/restart"),
+    // What comes over them may be anything.
+    Declared::act("GET", "api/kernels/{id}/channels"),
+];
 
 /// The interface: the kernels of each tenant.
 #[derive(Default)]
@@ -60,34 +75,70 @@ impl Interface {
             let about = answers::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
             return about.unwrap_or_else(Problem::into_response);
         }
-        let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
-        let scope = if is_looked_at { Scope::Read } else { Scope::Run };
-        let tenant = match token.map_or_else(|| caller(state, &parts, scope), |token| state.tenant(Some(token), scope))
-        {
-            Ok(tenant) => tenant,
+        // THREAT: T01
+        let names: Result<Vec<String>, Problem> = path.split('/').map(decoded).collect();
+        let routed = names.and_then(|names| {
+            let named: Vec<&str> = names.iter().map(String::as_str).collect();
+            let declared =
+                Declared::find(&OPERATIONS, &parts.method, &named).ok_or_else(|| refusal(&parts.method, &named))?;
+            Ok((declared, names))
+        });
+        let scope = routed.as_ref().map_or(Scope::Read, |(declared, _)| declared.scope);
+        let authorized =
+            token.map_or_else(|| caller(state, &parts, scope), |token| state.authorize(Some(token), scope));
+        let (grant, tenant) = match authorized {
+            Ok(authorized) => authorized,
             Err(problem) => {
                 let response = refused(&problem);
                 state.metrics.count(None, response.status());
                 return response;
             }
         };
-        let admitted = tenant.admit().and_then(|()| if is_looked_at { Ok(()) } else { state.lifecycle.admit() });
-        let answered = match admitted {
-            Ok(()) => match self.by_tenant.get(&tenant.name) {
-                Some(kernels) => route(state, kernels, path, parts, body).await,
-                None => Err(Problem::unknown("resource")),
-            },
-            Err(problem) => Err(problem),
+        let carried = Carried::of_tenant(parts.extensions.get(), &tenant.name);
+        let begun = routed.and_then(|(_, names)| {
+            tenant.admit()?;
+            if scope != Scope::Read {
+                state.lifecycle.admit()?;
+            }
+            Ok((names, state.shares.take(&tenant.name)?))
+        });
+        let kernels = self.by_tenant.get(&tenant.name).ok_or_else(|| Problem::unknown("resource"));
+        let (begun, permit) = match begun {
+            Ok((names, permit)) => (Ok(names), Some(permit)),
+            Err(problem) => (Err(problem), None),
         };
-        let response = answered.unwrap_or_else(|problem| refused(&problem));
+        let work = async {
+            let answered = match (begun, kernels) {
+                (Ok(names), Ok(kernels)) => route(state, kernels, &grant, &names, parts, body).await,
+                (Err(problem), _) | (_, Err(problem)) => Err(problem),
+            };
+            answered.unwrap_or_else(|problem| refused(&problem))
+        };
+        let response = while_granted(grant.clone(), permit, carried, work).await;
         state.metrics.count(Some(&tenant.name), response.status());
         response
     }
 }
 
-async fn route(state: &State, kernels: &Arc<Kernels>, path: &str, parts: Parts, body: Body) -> Answer {
-    let names: Result<Vec<String>, Problem> = path.split('/').map(decoded).collect();
-    let names = names?;
+/// Refusal of a request that no operation is for.
+fn refusal(method: &Method, names: &[&str]) -> Problem {
+    match names {
+        ["api", "kernelspecs" | "kernels", ..] => {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{method} has no meaning here"))
+        }
+        _ => Problem::unknown("resource"),
+    }
+}
+
+/// Carries out an operation that is declared.
+async fn route(
+    state: &Arc<State>,
+    kernels: &Arc<Kernels>,
+    grant: &Grant,
+    names: &[String],
+    parts: Parts,
+    body: Body,
+) -> Answer {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let tenant = &kernels.tenant;
     match (parts.method.as_str(), names.as_slice()) {
@@ -128,11 +179,7 @@ async fn route(state: &State, kernels: &Arc<Kernels>, path: &str, parts: Parts, 
         }
         ("GET", ["api", "kernels", id, "channels"]) => {
             let entry = kernels.get(id)?;
-            channels::connect(state, &entry, kernels.connection(), parts)
-        }
-        (_, ["api", "kernelspecs" | "kernels", ..]) => {
-            let detail = format!("{} has no meaning here", parts.method);
-            Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail))
+            channels::connect(state, &entry, kernels, (parts, grant.clone()))
         }
         _ => Err(Problem::unknown("resource")),
     }
@@ -151,16 +198,16 @@ fn refused(problem: &Problem) -> Response {
 
 /// The tenant whose token a request carries that has none in its path: in a header, as Jupyter or as others say it, or behind
 /// `?`.
-fn caller(state: &State, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
+fn caller(state: &State, parts: &Parts, scope: Scope) -> Result<(Grant, Arc<Tenant>), Problem> {
     let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let is_kind = |kind: &str| ["token", "bearer"].iter().any(|known| kind.eq_ignore_ascii_case(known));
     let of_header = given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| is_kind(kind));
     match of_header {
-        Some((_, text)) => state.tenant(Some(text), scope),
+        Some((_, text)) => state.authorize(Some(text), scope),
         None => {
             let query = parts.uri.query().unwrap_or_default().as_bytes();
             let found = form_urlencoded::parse(query).find(|(name, _)| name == "token");
-            state.tenant(found.as_ref().map(|(_, text)| text.as_ref()), scope)
+            state.authorize(found.as_ref().map(|(_, text)| text.as_ref()), scope)
         }
     }
 }

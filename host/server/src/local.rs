@@ -10,7 +10,7 @@ use crate::{
     access::{Access, Issuer},
     configuration::{Isolation, ServeError, ServerConfig},
     http::{
-        Lifecycle, State,
+        Lifecycle, Shares, State,
         metrics::{self, Metrics},
     },
     router::{Interfaces, Router},
@@ -43,7 +43,8 @@ impl Local {
         metrics::begin();
         let issuer = config.oauth.map(Issuer::new).transpose().map_err(ServeError::Oauth)?;
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-        let access = Access::open(config.tokens, config.own_tokens, issuer, names)?;
+        let access = Arc::new(Access::open(config.tokens, config.own_tokens, issuer, names)?);
+        let shares = Shares::new(config.connections_max, access.tenants());
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
         let (mut tenants, mut interfaces) = (BTreeMap::new(), Interfaces::default());
         for tenant in config.tenants.into_iter().filter(|_| config.worker.is_none()) {
@@ -60,6 +61,7 @@ impl Local {
         let state = Arc::new(State {
             tenants,
             access,
+            shares,
             lifecycle: Lifecycle::new(config.drain),
             metrics: Metrics::default(),
             body_bytes_max: config.body_bytes_max,

@@ -70,7 +70,7 @@ impl Interface {
         let body = call.body().await?;
         check_values(&body)?;
         let endpoint = self.by_tenant.get(&call.tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
-        Ok(endpoint.answer(call.parts, body).await.map(Body::new))
+        Ok(endpoint.answer(call.parts, body, call.grant).await.map(Body::new))
     }
 }
 

@@ -8,13 +8,13 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use cellar_hub::HubError;
-use http::{Method, Request, StatusCode, request::Parts};
+use http::{Request, StatusCode, request::Parts};
 
 use crate::{
     access::{METADATA, Scope},
     api,
     e2b::{self, Sandboxes},
-    http::{Call, Labels, Respond, State, answers, is_read, metrics, names},
+    http::{Call, Carried, Labels, Respond, State, answers, is_read, metrics, names, while_granted},
     jupyter,
     mcp::{self, Offers},
     problem::{Answer, Problem},
@@ -130,17 +130,24 @@ impl Router {
         }
     }
 
-    /// Answers a tenant that shows a bearer token, and counts the answer.
+    /// Answers a tenant that shows a bearer token, and counts the answer. The request is routed first, and authorised as
+    /// its operation declares.
     async fn answer_tenant(&self, parts: Parts, body: Body) -> Response {
+        // THREAT: T01
         let Routes { state, interfaces } = &*self.0;
         let path = parts.uri.path().to_owned();
-        let (names, fault) = match names(&path) {
-            Ok(names) => (names, None),
-            Err(problem) => (Vec::new(), Some(problem)),
+        let routed = match path == MCP {
+            true => Ok(None),
+            false => names(&path).and_then(|names| api::find(&parts.method, &names)).map(Some),
         };
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let tenant = match state.caller(&parts.headers, scope(&names, &parts.method)) {
-            Ok(tenant) => tenant,
+        let scope = match &routed {
+            Ok(None) => Scope::Run,
+            Ok(Some(routed)) => routed.scope(),
+            // Whoever may do nothing here is not told what there is.
+            Err(_) => Scope::Read,
+        };
+        let (grant, tenant) = match state.caller(&parts.headers, scope) {
+            Ok(authorized) => authorized,
             Err(problem) => {
                 let mut response = problem.into_response();
                 state.access.challenge(&mut response);
@@ -148,32 +155,25 @@ impl Router {
                 return response;
             }
         };
-        let admitted = tenant.admit();
-        let call = Call { state: state.clone(), tenant: tenant.clone(), parts, body };
-        let answered = match (admitted, fault) {
-            (Err(problem), _) => Err(problem),
-            (Ok(()), _) if path == MCP => interfaces.mcp.answer(call).await,
-            (Ok(()), Some(problem)) => Err(problem),
-            (Ok(()), None) => api::route(call, &names).await,
+        let carried = Carried::of_tenant(parts.extensions.get(), &tenant.name);
+        let permit = tenant.admit().and_then(|()| state.shares.take(&tenant.name));
+        let (admitted, permit) = permit.map_or_else(|problem| (Err(problem), None), |permit| (Ok(()), Some(permit)));
+        let call = Call { state: state.clone(), tenant: tenant.clone(), grant: grant.clone(), parts, body };
+        let work = async {
+            let answered = match (admitted, routed) {
+                (Err(problem), _) | (Ok(()), Err(problem)) => Err(problem),
+                (Ok(()), Ok(None)) => interfaces.mcp.answer(call).await,
+                (Ok(()), Ok(Some(routed))) => routed.carry_out(call).await,
+            };
+            answered.unwrap_or_else(Problem::into_response)
         };
-        let mut response = answered.unwrap_or_else(Problem::into_response);
+        let mut response = while_granted(grant, permit, carried, work).await;
         state.metrics.count(Some(&tenant.name), response.status());
         response.extensions_mut().insert(Labels { tenant: Some(tenant.name.clone()), route: label(&path) });
         if let Some(rate) = tenant.rate() {
             set_rate(&mut response, rate);
         }
         response
-    }
-}
-
-/// Scope that a path needs, of names behind the first.
-fn scope(names: &[&str], method: &Method) -> Scope {
-    match names {
-        ["admin", ..] => Scope::Admin,
-        // What comes over them may be anything.
-        ["stdio"] | ["sessions", _, "stdio"] => Scope::Run,
-        _ if is_read(method) => Scope::Read,
-        _ => Scope::Run,
     }
 }
 

@@ -5,6 +5,7 @@ use http::{Method, StatusCode};
 
 use super::{admin, calls, datasets, files, looks, runs, sessions, stdio, stores};
 use crate::{
+    access::Scope,
     http::{Call, names},
     problem::{Answer, Problem},
 };
@@ -16,6 +17,8 @@ pub(crate) struct Operation {
     pub(crate) method: &'static str,
     /// Path, in which `{name}` is one name, but `{path}` is any number of them.
     pub(crate) path: &'static str,
+    /// Scope that a token needs.
+    pub(crate) scope: Scope,
     /// Summary for the API description.
     pub(crate) summary: &'static str,
     /// Query parameters: name, kind, description.
@@ -112,7 +115,16 @@ const VIEW: [(&str, Kind, &str); 4] = [
 const CELL: &str = r#"{"cells": [{"language": "py", "code": "6 * 7"}]}"#;
 
 const fn get(path: &'static str, summary: &'static str, content: Content, handler: Handler) -> Operation {
-    Operation { method: "GET", path, summary, query: &[], body: None, answer: (200, content), handler }
+    Operation {
+        method: "GET",
+        path,
+        scope: Scope::Read,
+        summary,
+        query: &[],
+        body: None,
+        answer: (200, content),
+        handler,
+    }
 }
 
 const fn post(
@@ -122,11 +134,17 @@ const fn post(
     answer: (u16, Content),
     handler: Handler,
 ) -> Operation {
-    Operation { method: "POST", path, summary, query: &[], body, answer, handler }
+    Operation { method: "POST", path, scope: Scope::Run, summary, query: &[], body, answer, handler }
 }
 
 const fn delete(path: &'static str, summary: &'static str, handler: Handler) -> Operation {
-    Operation { method: "DELETE", path, summary, query: &[], body: None, answer: (204, Content::Empty), handler }
+    let answer = (204, Content::Empty);
+    Operation { method: "DELETE", path, scope: Scope::Run, summary, query: &[], body: None, answer, handler }
+}
+
+/// An operation of operators.
+const fn operators(operation: Operation) -> Operation {
+    Operation { scope: Scope::Admin, ..operation }
 }
 
 /// All of them.
@@ -156,6 +174,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     Operation {
         method: "PATCH",
         path: "/v1/sessions/{session}",
+        scope: Scope::Run,
         summary: "Change when a session is put to sleep, and when it ends",
         query: &[],
         body: Some(("SessionChange", r#"{"idleAfter": 120, "expiresAt": null}"#)),
@@ -173,13 +192,25 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         (200, Content::Run("Result")),
         handler!(runs::start, session),
     ),
-    get(
-        "/v1/sessions/{session}/stdio",
-        "Speak the lines of `cellar stdio` over a WebSocket",
-        Content::Socket,
-        handler!(stdio::connect_session, session),
-    ),
-    get("/v1/stdio", "The same, in sessions that go with the connection", Content::Socket, handler!(stdio::connect)),
+    // What comes over them may be anything.
+    Operation {
+        scope: Scope::Run,
+        ..get(
+            "/v1/sessions/{session}/stdio",
+            "Speak the lines of `cellar stdio` over a WebSocket",
+            Content::Socket,
+            handler!(stdio::connect_session, session),
+        )
+    },
+    Operation {
+        scope: Scope::Run,
+        ..get(
+            "/v1/stdio",
+            "The same, in sessions that go with the connection",
+            Content::Socket,
+            handler!(stdio::connect),
+        )
+    },
     Operation {
         query: &[WAIT],
         ..get(
@@ -231,7 +262,9 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         (201, Content::Json("Snapshot")),
         handler!(stores::take_snapshot, session),
     ),
+    // The session's own code shows its values.
     Operation {
+        scope: Scope::Run,
         query: &[LANGUAGE],
         ..get(
             "/v1/sessions/{session}/variables",
@@ -241,6 +274,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         )
     },
     Operation {
+        scope: Scope::Run,
         query: &[LANGUAGE],
         ..get(
             "/v1/sessions/{session}/variables/{name}",
@@ -281,6 +315,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     Operation {
         method: "PUT",
         path: "/v1/sessions/{session}/files/{path}",
+        scope: Scope::Run,
         summary: "Write a file, whole; where the path ends with `/`, make a folder, with what is in a tar if there is one",
         query: &[],
         body: Some(("", "a,b\n1,2\n")),
@@ -392,16 +427,28 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     },
     get("/v1/tenant", "Show who asks, and what may be used", Content::Object, handler!(sessions::tenant)),
     get("/v1/languages", "List languages", Content::Object, handler!(sessions::languages)),
-    get("/v1/admin/tenants", "List tenants, with what they use", Content::Object, handler!(admin::tenants)),
-    get(
+    operators(get("/v1/admin/tenants", "List tenants, with what they use", Content::Object, handler!(admin::tenants))),
+    operators(get(
         "/v1/admin/tenants/{tenant}",
         "Show what a tenant uses, with its sessions",
         Content::Object,
         handler!(admin::tenant, tenant),
-    ),
-    post("/v1/admin/reload", "Read the file of tokens again", None, (204, Content::Empty), handler!(admin::reload)),
-    post("/v1/admin/drain", "Take no new work any more", None, (204, Content::Empty), handler!(admin::drain)),
-    delete("/v1/admin/drain", "Take new work again", handler!(admin::resume)),
+    )),
+    operators(post(
+        "/v1/admin/reload",
+        "Read the file of tokens again",
+        None,
+        (204, Content::Empty),
+        handler!(admin::reload),
+    )),
+    operators(post(
+        "/v1/admin/drain",
+        "Take no new work any more",
+        None,
+        (204, Content::Empty),
+        handler!(admin::drain),
+    )),
+    operators(delete("/v1/admin/drain", "Take new work again", handler!(admin::resume))),
 ];
 
 impl Operation {
@@ -447,11 +494,22 @@ pub(crate) fn label(path: &str) -> Option<&'static str> {
     at(&names).map(|(operation, _)| operation.path).next()
 }
 
-/// Carries out the operation that a request is for.
-pub(crate) async fn route(call: Call, path: &[&str]) -> Answer {
-    let is_head = call.parts.method == Method::HEAD;
-    let method = if is_head { Method::GET } else { call.parts.method.clone() };
-    let mut found: Vec<(&Operation, Names)> = at(path).collect();
+/// Operation that a request is for, with the names that it takes of the path.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    operation: &'static Operation,
+    names: Names,
+}
+
+/// Finds the operation that a request is for. `path` are the names behind `/v1`, without their `%XX`.
+///
+/// # Errors
+/// 404 and 405
+pub(crate) fn find(method: &Method, path: &[String]) -> Result<Routed, Problem> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let is_head = *method == Method::HEAD;
+    let method = if is_head { &Method::GET } else { method };
+    let mut found: Vec<(&Operation, Names)> = at(&path).collect();
     if found.is_empty() {
         return Err(Problem::unknown("resource"));
     }
@@ -461,14 +519,26 @@ pub(crate) async fn route(call: Call, path: &[&str]) -> Answer {
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
     };
     let (operation, names) = found.swap_remove(place);
-    if operation.starts_work() {
-        call.state.lifecycle.admit()?;
-    }
     // A WebSocket has no head of its own.
     if is_head && operation.answer.1 == Content::Socket {
         return Err(Problem::unknown("resource"));
     }
-    (operation.handler.run)(call, names).await
+    Ok(Routed { operation, names })
+}
+
+impl Routed {
+    /// Returns the scope that a token needs.
+    pub(crate) fn scope(&self) -> Scope {
+        self.operation.scope
+    }
+
+    /// Carries it out for a caller whose token has the scope.
+    pub(crate) async fn carry_out(self, call: Call) -> Answer {
+        if self.operation.starts_work() {
+            call.state.lifecycle.admit()?;
+        }
+        (self.operation.handler.run)(call, self.names).await
+    }
 }
 
 #[cfg(test)]

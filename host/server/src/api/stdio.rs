@@ -17,15 +17,14 @@ use futures::{
     future::BoxFuture,
     stream::{self, SplitSink},
 };
-use http::{HeaderMap, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use http::StatusCode;
+use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
 use crate::{
-    access::Scope,
     http::{
         Call, State,
         websocket::{WebSocket, speaks, upgrade},
@@ -42,7 +41,7 @@ const LINES_KIB_MAX: u32 = 8 << 10;
 const LINES_WAITING_MAX: usize = 2;
 /// Lines that are sent together.
 const LINES_AT_ONCE_MAX: usize = 64;
-/// Interval of pings to a client. Its token is checked again with each.
+/// Interval of pings to a client.
 const PING: Duration = Duration::from_secs(30);
 /// Timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(600);
@@ -63,33 +62,37 @@ pub(crate) async fn connect_session(call: Call, session: &str) -> Answer {
 }
 
 fn connect_to(call: Call, session: Option<String>) -> Answer {
-    let Call { state, tenant, parts, .. } = call;
+    let Call { state, tenant, grant, parts, .. } = call;
     // A client that names subprotocols knows what it wants.
     let names_some = parts.headers.contains_key(http::header::SEC_WEBSOCKET_PROTOCOL);
     if names_some && !speaks(&parts.headers, PROTOCOL) {
         let detail = format!("the subprotocol here is `{PROTOCOL}`");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "websocket", detail));
     }
-    let headers = parts.headers.clone();
     // A message that is only a little too large is answered; one that is much larger ends the connection.
     let (response, connection) = upgrade(parts, names_some.then_some(PROTOCOL), REQUEST_BYTES_MAX + (64 << 10))?;
     let room = tenant.socket().ok_or_else(|| {
         Problem::limit("sockets", "so many clients are connected that there is no room for another", PING)
     })?;
+    let permit = state.shares.take(&tenant.name)?;
     let passing = Arc::new(Passing { tenant: tenant.clone(), names: Mutex::default() });
     let place = Remote { state: state.clone(), tenant, session, passing: passing.clone() };
     tokio::spawn(async move {
-        if let Some(socket) = connection.await {
-            carry(socket, place, &state, &headers).await;
+        let mut revoked = std::pin::pin!(grant.revoked());
+        tokio::select! {
+            socket = connection => if let Some(socket) = socket {
+                carry(socket, place, &state, revoked).await;
+            },
+            () = &mut revoked => {}
         }
         passing.end().await;
-        drop::<OwnedSemaphorePermit>(room);
+        drop((room, permit));
     });
     Ok(response)
 }
 
-/// Carries lines both ways, until the client or the server ends the connection.
-async fn carry(socket: WebSocket, place: Remote, state: &State, headers: &HeaderMap) {
+/// Carries lines both ways, until the client or the server ends the connection, or its token is not valid any more.
+async fn carry(socket: WebSocket, place: Remote, state: &State, revoked: impl Future<Output = ()>) {
     let (mut sink, mut stream) = socket.split();
     let (tenant, session) = (place.tenant.clone(), place.session.clone());
     let (lines, mut queue) = Lines::new(place, Caller::Remote, LINES_KIB_MAX);
@@ -138,10 +141,6 @@ async fn carry(socket: WebSocket, place: Remote, state: &State, headers: &Header
                 },
                 _ = changes.changed(), if session.is_some() => {}
                 _ = ping.tick() => {
-                    // A token may have been revoked, or its time may be over.
-                    if state.caller(headers, Scope::Run).is_err() {
-                        return CloseCode::Policy;
-                    }
                     if !send_message(&mut sink, Message::Ping(Vec::new().into())).await {
                         return CloseCode::Abnormal;
                     }
@@ -154,6 +153,8 @@ async fn carry(socket: WebSocket, place: Remote, state: &State, headers: &Header
         // The runs of a client that has gone are cancelled, as soon as nobody follows them any more.
         () = reading => CloseCode::Normal,
         code = writing => code,
+        // THREAT: T02
+        () = revoked => CloseCode::Policy,
         _ = async { lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx))).await.ok(); std::future::pending::<()>().await } => CloseCode::Normal,
     };
     let goodbye = Message::Close(Some(CloseFrame { code, reason: "".into() }));

@@ -14,6 +14,7 @@ use super::{
     told,
 };
 use crate::{
+    http::Declared,
     problem::{Answer, Problem},
     tenant::{Repeat, fingerprint},
 };
@@ -31,7 +32,39 @@ const FORKS_MAX: u64 = 16;
 /// Characters of a name of a snapshot.
 const NAME_CHARACTERS_MAX: usize = 100;
 
-/// Routes a request to the service.
+/// Operations of the service. Paths are not decoded.
+pub(super) static OPERATIONS: [Declared; 18] = [
+    Declared::act("POST", "v2/sandboxes"),
+    Declared::act("POST", "sandboxes"),
+    Declared::look("v2/sandboxes"),
+    Declared::look("sandboxes"),
+    Declared::look("sandboxes/{id}"),
+    Declared::act("DELETE", "sandboxes/{id}"),
+    Declared::act("POST", "sandboxes/{id}/timeout"),
+    Declared::act("POST", "sandboxes/{id}/refreshes"),
+    Declared::act("POST", "sandboxes/{id}/pause"),
+    Declared::act("POST", "v2/sandboxes/{id}/connect"),
+    Declared::act("POST", "sandboxes/{id}/connect"),
+    Declared::act("POST", "sandboxes/{id}/resume"),
+    Declared::act("POST", "sandboxes/{id}/fork"),
+    Declared::act("POST", "sandboxes/{id}/snapshots"),
+    Declared::look("sandboxes/{id}/metrics"),
+    Declared::look("snapshots"),
+    Declared::act("DELETE", "templates/{id}"),
+    Declared::act("PUT", "sandboxes/{id}/network"),
+];
+
+/// Refusal of a request that no operation is for.
+pub(super) fn refusal(method: &Method, path: &[&str]) -> Problem {
+    match path {
+        ["templates" | "v2" | "v3" | "volumes" | "secrets" | "teams" | "nodes", ..] => {
+            unimplemented(&format!("`{method} /{}`", path.join("/")))
+        }
+        _ => Problem::unknown("resource"),
+    }
+}
+
+/// Carries out an operation that is declared.
 pub(super) async fn route(call: Call, method: &Method, path: &[&str]) -> Answer {
     match (method.as_str(), path) {
         ("POST", ["v2", "sandboxes"] | ["sandboxes"]) => create(call).await,
@@ -54,10 +87,7 @@ pub(super) async fn route(call: Call, method: &Method, path: &[&str]) -> Answer 
         ("GET", ["snapshots"]) => snapshots(&call),
         ("DELETE", ["templates", id]) => delete_snapshot(call, id).await,
         ("PUT", ["sandboxes", _, "network"]) => Err(unimplemented("a change of a sandbox's network")),
-        (_, ["templates" | "v2" | "v3" | "volumes" | "secrets" | "teams" | "nodes", ..]) => {
-            Err(unimplemented(&format!("`{method} /{}`", path.join("/"))))
-        }
-        _ => Err(Problem::unknown("resource")),
+        _ => Err(refusal(method, path)),
     }
 }
 

@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::State;
-use crate::{problem::Problem, tenant::Tenant};
+use crate::{access::Grant, problem::Problem, tenant::Tenant};
 
 /// Timeout of the body of a request, other than a file.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,6 +26,8 @@ pub(crate) const QUOTAS_IN_FRONT: &str = "cellar-quotas-in-front";
 pub(crate) struct Call {
     pub(crate) state: Arc<State>,
     pub(crate) tenant: Arc<Tenant>,
+    /// Authorisation by which it was let through.
+    pub(crate) grant: Grant,
     pub(crate) parts: Parts,
     pub(crate) body: Body,
 }

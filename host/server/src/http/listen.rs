@@ -1,20 +1,8 @@
 //! Connections: their number, protocols, timeouts and ends.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    future::Future,
-    io,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use axum_core::body::Body;
-use cellar_core::sync::lock;
 use http::{HeaderValue, Request, Version, header};
 use hyper::{
     body::{Body as HttpBody, Incoming},
@@ -24,13 +12,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, Semaphore, watch},
+    sync::Semaphore,
     task::JoinSet,
 };
 
 use super::{
     Respond, State, Traces,
     body::{Accompanied, Companion, Unwanted},
+    connections::{Connection, Connections, UnderWay},
     traces::Seen,
 };
 
@@ -48,6 +37,8 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const STREAMS_MAX: u32 = 128;
 /// Bytes of a response that are buffered for a stream of HTTP/2.
 const SEND_BYTES_MAX: usize = 256 << 10;
+/// Pause before another connection is closed where there is still no room.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
 /// Pause before the next connection is accepted when this process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Descriptors that are reserved for sessions, guests and stores.
@@ -68,8 +59,9 @@ pub(crate) struct Listening {
 
 /// Has `server` answer connections until the server is over and they have ended.
 pub(crate) async fn accept(listening: Arc<Listening>, server: impl Respond, listener: TcpListener) {
-    let permits = Arc::new(Semaphore::new(connections_max(listening.connections_max)));
-    let silent = Arc::new(Silent::default());
+    let most = connections_max(listening.connections_max);
+    let permits = Arc::new(Semaphore::new(most));
+    let open = Connections::new(most, listening.state.access.tenants());
     let mut connections = JoinSet::new();
     let mut is_over = std::pin::pin!(listening.state.lifecycle.ended());
     loop {
@@ -80,29 +72,34 @@ pub(crate) async fn accept(listening: Arc<Listening>, server: impl Respond, list
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, _)) => {
-                // Where there is no room, the one goes that has been silent for longest: those who say nothing keep nobody out.
-                let permit = match permits.clone().try_acquire_owned() {
-                    Ok(permit) => permit,
-                    Err(_) => {
-                        silent.end_oldest();
-                        tokio::select! {
-                            () = &mut is_over => break,
-                            Ok(permit) = permits.clone().acquire_owned() => permit,
+                let room = async {
+                    loop {
+                        if let Ok(permit) = permits.clone().try_acquire_owned() {
+                            return permit;
+                        }
+                        open.make_room();
+                        let freed = tokio::time::timeout(ROOM_PAUSE, permits.clone().acquire_owned()).await;
+                        if let Ok(Ok(permit)) = freed {
+                            return permit;
                         }
                     }
                 };
-                let (listening, server, asked) = (listening.clone(), server.clone(), Asked::new(silent.clone()));
+                let permit = tokio::select! {
+                    () = &mut is_over => break,
+                    permit = room => permit,
+                };
+                let (listening, server, connection) = (listening.clone(), server.clone(), open.open());
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve(listening, server, stream, &asked) => {}
-                        () = asked.0.ended.notified() => {}
+                        () = serve(listening, server, stream, &connection) => {}
+                        () = connection.ended() => {}
                     }
                     drop(permit);
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                silent.end_oldest();
+                open.make_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -127,7 +124,7 @@ fn connections_max(most: usize) -> usize {
 }
 
 /// Serves a connection to its end.
-async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStream, asked: &Asked) {
+async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStream, connection: &Connection) {
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
     let is_second = match tokio::time::timeout(HEAD_TIMEOUT, speaks_second(&stream)).await {
@@ -137,8 +134,11 @@ async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStrea
     };
     let is_over = listening.state.lifecycle.ended();
     let service = {
-        let asked = asked.clone();
-        service_fn(move |request: Request<Incoming>| answer(listening.clone(), server.clone(), asked.begin(), request))
+        let connection = connection.clone();
+        service_fn(move |request: Request<Incoming>| {
+            let under_way = connection.begin();
+            answer(listening.clone(), server.clone(), (connection.clone(), under_way), request)
+        })
     };
     let ended = if is_second {
         let mut settings = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -153,7 +153,7 @@ async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStrea
         let done = async {
             tokio::select! {
                 () = is_over => {}
-                () = asked.idle() => {}
+                () = connection.idle_for(IDLE_TIMEOUT) => {}
             }
         };
         ended(served, done, |served| served.graceful_shutdown()).await
@@ -207,10 +207,27 @@ async fn speaks_second(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
+/// Connection that carries a request, as an extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried {
+    connection: Connection,
+    /// True where nothing else is carried meanwhile.
+    is_alone: bool,
+}
+
+impl Carried {
+    /// Notes the tenant of the request, and returns the connection if it may be closed with the request.
+    pub(crate) fn of_tenant(carried: Option<&Carried>, tenant: &str) -> Option<Connection> {
+        let Carried { connection, is_alone } = carried?;
+        connection.belongs_to(tenant);
+        is_alone.then(|| connection.clone())
+    }
+}
+
 async fn answer(
     listening: Arc<Listening>,
     server: impl Respond,
-    under_way: UnderWay,
+    (connection, under_way): (Connection, UnderWay),
     request: Request<Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
     // A stream of HTTP/2 says itself that the rest of its body is not wanted.
@@ -223,6 +240,8 @@ async fn answer(
     if let (Some(host), false) = (host, request.headers().contains_key(header::HOST)) {
         request.headers_mut().insert(header::HOST, host);
     }
+    let carried = Carried { connection, is_alone: request.version() != Version::HTTP_2 };
+    request.extensions_mut().insert(carried);
     let seen = Seen::of(&request);
     let response = server.respond(request).await;
     let (route, took) = listening.traces.told(seen, &response);
@@ -232,118 +251,3 @@ async fn answer(
 }
 
 impl<B: HttpBody> Companion<B> for UnderWay {}
-
-/// Idle connections, the one that has been idle for longest first.
-#[derive(Debug, Default)]
-struct Silent {
-    table: Mutex<BTreeMap<u64, Arc<Notify>>>,
-    count: AtomicU64,
-}
-
-impl Silent {
-    /// Closes the connection that has been idle for longest, if there is one.
-    fn end_oldest(&self) {
-        if let Some((_, ended)) = lock(&self.table).pop_first() {
-            ended.notify_one();
-        }
-    }
-}
-
-/// The requests of a connection that are under way. A cheap handle.
-#[derive(Clone, Debug)]
-struct Asked(Arc<Connection>);
-
-#[derive(Debug)]
-struct Connection {
-    under_way: watch::Sender<usize>,
-    silent: Arc<Silent>,
-    /// Its number among the idle connections, while it is idle.
-    place: Mutex<Option<u64>>,
-    /// Notified when it is to close.
-    ended: Arc<Notify>,
-}
-
-/// Request under way, until this is dropped.
-#[derive(Debug)]
-struct UnderWay(Arc<Connection>);
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let mut place = lock(&self.0.place);
-        self.0.under_way.send_modify(|count| *count = count.saturating_sub(1));
-        if *self.0.under_way.borrow() == 0 {
-            self.0.fall_silent(&mut place);
-        }
-    }
-}
-
-impl Connection {
-    fn fall_silent(&self, place: &mut Option<u64>) {
-        let number = self.silent.count.fetch_add(1, Ordering::Relaxed);
-        lock(&self.silent.table).insert(number, self.ended.clone());
-        *place = Some(number);
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(number) = lock(&self.place).take() {
-            lock(&self.silent.table).remove(&number);
-        }
-    }
-}
-
-impl Asked {
-    fn new(silent: Arc<Silent>) -> Asked {
-        let (under_way, place, ended) = (watch::Sender::new(0), Mutex::default(), Arc::default());
-        let connection = Connection { under_way, silent, place, ended };
-        connection.fall_silent(&mut lock(&connection.place));
-        Asked(Arc::new(connection))
-    }
-
-    fn begin(&self) -> UnderWay {
-        let mut place = lock(&self.0.place);
-        if let Some(number) = place.take() {
-            lock(&self.0.silent.table).remove(&number);
-        }
-        self.0.under_way.send_modify(|count| *count = count.saturating_add(1));
-        UnderWay(self.0.clone())
-    }
-
-    /// Resolves when no request was under way for `IDLE_TIMEOUT`.
-    async fn idle(&self) {
-        let mut count = self.0.under_way.subscribe();
-        loop {
-            let _ = count.wait_for(|count| *count == 0).await;
-            if tokio::time::timeout(IDLE_TIMEOUT, count.wait_for(|count| *count > 0)).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn who_has_been_silent_for_longest_goes_first_and_who_asks_stays() {
-        let silent = Arc::new(Silent::default());
-        let [first, second, third] = [0; 3].map(|_| Asked::new(silent.clone()));
-        let asking = first.begin();
-        drop(third);
-        let is_ended = |asked: &Asked| {
-            let notified = std::pin::pin!(asked.0.ended.notified());
-            notified.now_or_never().is_some()
-        };
-        silent.end_oldest();
-        assert_eq!((is_ended(&first), is_ended(&second)), (false, true));
-        silent.end_oldest();
-        assert!(!is_ended(&first), "it asks");
-        drop(asking);
-        silent.end_oldest();
-        assert!(is_ended(&first));
-    }
-}

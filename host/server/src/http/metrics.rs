@@ -62,7 +62,7 @@ pub(crate) fn page(text: String) -> Response {
 /// # Errors
 /// The request has no token of the scope `metrics`.
 pub(crate) fn requests(state: &State, headers: &HeaderMap) -> Result<String, Problem> {
-    state.access.tenant(bearer(headers), Scope::Metrics)?;
+    state.access.authorize(bearer(headers), Scope::Metrics)?;
     let mut text = String::new();
     family(&mut text, "cellar_build_info", "gauge", "Version of this server.");
     let _ = writeln!(text, "cellar_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use super::metrics::Metrics;
+use super::{metrics::Metrics, shares::Shares};
 use crate::{
-    access::{Access, Scope, bearer},
+    access::{Access, Grant, Scope, bearer},
     configuration::Isolation,
     problem::Problem,
     tenant::Tenant,
@@ -17,7 +17,9 @@ use crate::{
 pub(crate) struct State {
     /// Tenants that this process serves, by name. Empty where each has a process of its own.
     pub(crate) tenants: BTreeMap<String, Arc<Tenant>>,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
+    /// Shares of tenants in the requests under way.
+    pub(crate) shares: Shares,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Metrics,
     /// Bytes of a request's body that is not a file.
@@ -27,21 +29,22 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns the tenant of a token, if the token allows `scope`.
+    /// Authorises the bearer of a token for an operation that needs `scope`, and returns its tenant.
     ///
     /// # Errors
-    /// As [`Access::tenant`]; 404 where the tenant is not served by this process.
-    pub(crate) fn tenant(&self, text: Option<&str>, scope: Scope) -> Result<Arc<Tenant>, Problem> {
-        let name = self.access.tenant(text, scope)?;
-        self.tenants.get(&name).cloned().ok_or_else(|| Problem::unknown("resource"))
+    /// As [`Access::authorize`]; 404 where the tenant is not served by this process.
+    pub(crate) fn authorize(&self, text: Option<&str>, scope: Scope) -> Result<(Grant, Arc<Tenant>), Problem> {
+        let grant = self.access.authorize(text, scope)?;
+        let tenant = self.tenants.get(&grant.tenant).cloned().ok_or_else(|| Problem::unknown("resource"))?;
+        Ok((grant, tenant))
     }
 
-    /// Returns the tenant of the bearer token of a request.
+    /// Authorises the bearer token of a request, as [`State::authorize`].
     ///
     /// # Errors
-    /// As [`State::tenant`].
-    pub(crate) fn caller(&self, headers: &HeaderMap, scope: Scope) -> Result<Arc<Tenant>, Problem> {
-        self.tenant(bearer(headers), scope)
+    /// As [`State::authorize`].
+    pub(crate) fn caller(&self, headers: &HeaderMap, scope: Scope) -> Result<(Grant, Arc<Tenant>), Problem> {
+        self.authorize(bearer(headers), scope)
     }
 }
 

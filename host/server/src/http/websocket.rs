@@ -28,17 +28,41 @@ pub(crate) fn speaks(headers: &HeaderMap, protocol: &str) -> bool {
     has(headers, header::SEC_WEBSOCKET_PROTOCOL, protocol)
 }
 
+/// Returns true if a request comes from no page of a browser, from a page of this machine, or from one of the host that
+/// it is for.
+pub(crate) fn is_own_origin(headers: &HeaderMap) -> bool {
+    // THREAT: T04
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let Some(origin) = origin.to_str().ok().and_then(|origin| url::Url::parse(origin).ok()) else { return false };
+    let is_local = match origin.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let of_url = |url: &url::Url| Some((url.host_str()?.to_owned(), url.port_or_known_default()?));
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // A proxy may end TLS: the port that is usual is that of the origin's own scheme.
+    let host = host.and_then(|host| url::Url::parse(&format!("{}://{host}", origin.scheme())).ok());
+    let is_of_host = host.as_ref().and_then(of_url).is_some_and(|host| of_url(&origin) == Some(host));
+    matches!(origin.scheme(), "http" | "https") && (is_local || is_of_host)
+}
+
 /// Makes a WebSocket of a request: the answer to it, and the connection, which comes once that was sent. `protocol` is the
 /// subprotocol that is spoken, of those that the client speaks; messages may have so many bytes.
 ///
 /// # Errors
-/// The request asks for no WebSocket.
+/// The request asks for no WebSocket, or comes from a page of another origin.
 pub(crate) fn upgrade(
     parts: Parts,
     protocol: Option<&'static str>,
     bytes_max: usize,
 ) -> Result<(Response, impl Future<Output = Option<WebSocket>> + Send + use<>), Problem> {
     let headers = &parts.headers;
+    if !is_own_origin(headers) {
+        let detail = "a page of another origin may open no WebSocket here";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail));
+    }
     let key = headers.get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
     let is_asked = has(headers, header::CONNECTION, "upgrade")
         && has(headers, header::UPGRADE, "websocket")
@@ -69,6 +93,34 @@ pub(crate) fn upgrade(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_other_origins_open_nothing() {
+        let check = |origin: &str| {
+            let headers = [(header::ORIGIN, origin), (header::HOST, "cellar.example.com")];
+            is_own_origin(
+                &headers.map(|(name, value)| (name, HeaderValue::from_str(value).expect("text"))).into_iter().collect(),
+            )
+        };
+        for origin in ["https://cellar.example.com", "http://localhost:3000", "https://127.0.0.1", "http://[::1]:1"] {
+            assert!(check(origin), "{origin}");
+        }
+        for origin in [
+            "http://evil.example",
+            "null",
+            "",
+            "https://cellar.example.com.evil.example",
+            "http://localhost.evil.example",
+            "https://cellar.example.com:444",
+            "file://localhost",
+            "http://127.0.0.1.evil.example",
+            "chrome-extension://localhost",
+            "https://cellar.example.com@evil.example",
+        ] {
+            assert!(!check(origin), "{origin}");
+        }
+        assert!(is_own_origin(&HeaderMap::new()));
+    }
 
     #[test]
     fn only_what_asks_for_a_websocket_becomes_one() {

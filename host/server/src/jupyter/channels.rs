@@ -5,14 +5,14 @@ use std::time::Duration;
 use cellar_jupyter::{Client, FRAME_BYTES_MAX, Form, Frame};
 use futures::{SinkExt, StreamExt};
 use http::request::Parts;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
-use super::kernels::Entry;
+use super::kernels::{Entry, Kernels};
 use crate::{
+    access::Grant,
     http::{
         State,
         websocket::{WebSocket, speaks, upgrade},
@@ -26,26 +26,32 @@ const PING: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connects a client to a kernel, if there is a permit.
-pub(super) fn connect(state: &State, entry: &Entry, room: Option<OwnedSemaphorePermit>, parts: Parts) -> Answer {
+pub(super) fn connect(state: &State, entry: &Entry, kernels: &Kernels, (parts, grant): (Parts, Grant)) -> Answer {
     let is_newer = speaks(&parts.headers, Form::OFFSETS);
     let form = if is_newer { Form::Offsets } else { Form::Json };
     let (response, connection) = upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX)?;
-    let (client, room) = entry.kernel.connect(form).zip(room).ok_or_else(|| {
+    let permit = state.shares.take(&kernels.tenant.name)?;
+    let (client, room) = entry.kernel.connect(form).zip(kernels.connection()).ok_or_else(|| {
         let detail = "so many clients are connected that there is no room for another";
         Problem::limit("clients", detail, Duration::from_secs(5))
     })?;
     let over = state.lifecycle.ended();
     tokio::spawn(async move {
-        if let Some(socket) = connection.await {
-            carry(socket, client, over).await;
+        let mut revoked = std::pin::pin!(grant.revoked());
+        tokio::select! {
+            socket = connection => if let Some(socket) = socket {
+                carry(socket, client, over, revoked).await;
+            },
+            () = &mut revoked => {}
         }
-        drop(room);
+        drop((room, permit));
     });
     Ok(response)
 }
 
-/// Carries messages both ways, until the client, the kernel or the server ends the connection.
-async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>) {
+/// Carries messages both ways, until the client, the kernel or the server ends the connection, or its token is not valid
+/// any more.
+async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>, revoked: impl Future<Output = ()>) {
     let Client { hearing, mut speaking } = client;
     let (mut sink, mut stream) = socket.split();
     let stalled = speaking.stalled();
@@ -86,6 +92,8 @@ async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>
         () = reading => CloseCode::Normal,
         code = writing => code,
         () = stalled => CloseCode::Policy,
+        // THREAT: T02
+        () = revoked => CloseCode::Policy,
     };
     drop(hearing);
     let goodbye = Message::Close(Some(CloseFrame { code, reason: "".into() }));

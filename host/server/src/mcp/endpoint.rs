@@ -21,6 +21,7 @@ use super::{
     Mcp,
     connection::{SESSION_HEADER, name_of},
 };
+use crate::access::Grant;
 
 /// Sessions of the protocol that may be open; further clients are served without one.
 const SESSIONS_MAX: usize = 1_024;
@@ -28,6 +29,8 @@ const SESSIONS_MAX: usize = 1_024;
 const ENDED_MAX: usize = 1_024;
 /// Time without messages after which a session of the protocol is closed.
 const SESSION_IDLE: Duration = Duration::from_secs(3_600);
+/// Interval of checks whether a session is still open.
+const SESSION_CHECK: Duration = Duration::from_secs(60);
 /// Origins of pages that may send requests: those of this machine. A page has no token, so this is a second check
 /// besides the token.
 const ORIGINS: [&str; 6] = [
@@ -78,15 +81,20 @@ impl Endpoint {
         }
     }
 
-    pub(super) async fn answer(&self, parts: Parts, body: Bytes) -> Response<BoxBody<Bytes, Infallible>> {
+    pub(super) async fn answer(&self, parts: Parts, body: Bytes, grant: Grant) -> Response<BoxBody<Bytes, Infallible>> {
         let has_session = self.has_session(&parts, &body).await;
         let is_end = parts.method == Method::DELETE;
         let ended = named(&parts).filter(|_| is_end).map(str::to_owned);
+        let is_new = has_session && named(&parts).is_none();
         let request = Request::from_parts(parts, Full::new(body));
         let mut response = match has_session {
             true => self.with_sessions.handle(request).await,
             false => self.alone.handle(request).await,
         };
+        let begun = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+        if let Some(session) = begun.filter(|_| is_new) {
+            self.end_with(grant, session.to_owned());
+        }
         // Clients take `Accepted` for a failure here.
         if is_end && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -99,6 +107,28 @@ impl Endpoint {
             ended.drain(..excess);
         }
         response
+    }
+
+    /// Closes a session when the token that it was begun with is not valid any more.
+    fn end_with(&self, grant: Grant, session: String) {
+        // THREAT: T02
+        let sessions = self.sessions.clone();
+        tokio::spawn(async move {
+            let session = session.into();
+            let ended = async {
+                while sessions.has_session(&session).await.unwrap_or(false) {
+                    tokio::time::sleep(SESSION_CHECK).await;
+                }
+            };
+            tokio::select! {
+                () = ended => {}
+                () = grant.revoked() => {
+                    if let Err(error) = sessions.close_session(&session).await {
+                        tracing::debug!(%error, "a session of the protocol was not closed");
+                    }
+                }
+            }
+        });
     }
 
     /// Returns true if a request begins a session or belongs to one, even to one that was ended.

@@ -8,12 +8,13 @@ use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 
-use super::{Worker, Workers};
+use super::{Worker, Workers, pass::Authorized};
 use crate::{
     access::{Scope, bearer},
     http::{
         answers,
         metrics::{self, QUOTA_FAMILIES},
+        names,
     },
     problem::{Answer, Problem},
 };
@@ -31,7 +32,7 @@ impl Worker {
     async fn look(&self, workers: &Workers, path: &str) -> Result<(StatusCode, Vec<u8>), Problem> {
         let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.own.look.0));
         let request = request.body(()).map_err(|error| Problem::internal(&error, "worker"))?;
-        let response = self.send(workers, request.into_parts().0, Body::empty()).await?;
+        let response = self.send(workers, request.into_parts().0, Body::empty(), Authorized::default()).await?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         Ok((status, body.map_err(|error| Problem::internal(&*error, "worker"))?.to_bytes().to_vec()))
@@ -95,8 +96,8 @@ impl Workers {
     /// Answers a request of the operator.
     pub(super) async fn admin(&self, parts: &Parts) -> Response {
         let state = &self.state;
-        let name = match state.access.tenant(bearer(&parts.headers), Scope::Admin) {
-            Ok(name) => name,
+        let name = match state.access.authorize(bearer(&parts.headers), Scope::Admin) {
+            Ok(grant) => grant.tenant,
             Err(problem) => {
                 let mut response = problem.into_response();
                 state.access.challenge(&mut response);
@@ -112,8 +113,8 @@ impl Workers {
 
 async fn answered(workers: &Workers, parts: &Parts) -> Answer {
     let state = &workers.state;
-    let path = parts.uri.path().strip_prefix("/v1/admin/").unwrap_or_default();
-    match (&parts.method, path.split('/').collect::<Vec<_>>().as_slice()) {
+    let path = names(parts.uri.path())?;
+    match (&parts.method, path.iter().skip(1).map(String::as_str).collect::<Vec<_>>().as_slice()) {
         (&Method::GET, ["tenants"]) => {
             let mut tenants = Vec::new();
             for worker in workers.all() {

@@ -18,22 +18,22 @@ use tokio::io::AsyncWriteExt;
 
 use super::{Running, UnderWay, Worker, Workers, lost};
 use crate::{
-    access::{Scope, bearer},
+    access::{Grant, Scope, bearer},
     e2b,
     http::{
-        Labels, QUOTAS_IN_FRONT, State,
+        Carried, Labels, Permit, QUOTAS_IN_FRONT,
         body::{Accompanied, Companion},
-        is_read,
+        is_read, names, while_granted,
     },
     jupyter,
     problem::Problem,
     router::{self, Target},
 };
 
-/// Prefix of the operator's paths.
-const ADMIN: &str = "/v1/admin/";
-/// Interval of checks of an issuer's token by which a connection was made.
-const CHECK: Duration = Duration::from_secs(30);
+/// First name of the operator's paths behind `/v1`.
+const ADMIN: &str = "admin";
+/// Time for which a worker may say goodbye on a WebSocket whose token is not valid any more.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// Headers that apply to one connection alone.
 const OF_CONNECTION: [header::HeaderName; 5] =
     [header::CONNECTION, header::PROXY_AUTHENTICATE, header::TE, header::TRAILER, header::TRANSFER_ENCODING];
@@ -45,18 +45,30 @@ impl Workers {
     /// this process must answer.
     pub(crate) async fn answer(&self, mut parts: Parts, body: Body) -> Result<Response, (Parts, Body)> {
         let path = parts.uri.path();
+        // By the names that the operation is found by, however they are spelled.
+        let is_admin = names(path).is_ok_and(|names| names.first().is_some_and(|first| first == ADMIN));
         match Target::of(&parts) {
             Target::Other if path == "/metrics" && is_read(&parts.method) => {
                 return Ok(self.metrics(&parts.headers).await.unwrap_or_else(Problem::into_response));
             }
             Target::Other => return Err((parts, body)),
-            Target::Api if path.starts_with(ADMIN) => return Ok(self.admin(&parts).await),
-            _ if path.starts_with(ADMIN) => return Err((parts, body)),
+            Target::Api if is_admin => return Ok(self.admin(&parts).await),
             _ => {}
         }
-        let Some(worker) = whose(self, &mut parts) else { return Err((parts, body)) };
+        let Some((worker, grant)) = whose(self, &mut parts) else { return Err((parts, body)) };
+        let carried = Carried::of_tenant(parts.extensions.get(), &worker.name);
         let route = router::label(parts.uri.path());
-        let mut response = worker.send(self, parts, body).await.unwrap_or_else(Problem::into_response);
+        let mut response = match self.state.shares.take(&worker.name) {
+            Err(problem) => problem.into_response(),
+            Ok(permit) => {
+                let by = Authorized { grant: grant.clone(), permit: Some(permit) };
+                let work = async { worker.send(self, parts, body, by).await.unwrap_or_else(Problem::into_response) };
+                match grant {
+                    Some(grant) => while_granted(grant, None, carried, work).await,
+                    None => work.await,
+                }
+            }
+        };
         self.state.access.challenge(&mut response);
         self.state.metrics.count(Some(&worker.name), response.status());
         response.extensions_mut().insert(Labels { tenant: Some(worker.name.clone()), route });
@@ -64,16 +76,25 @@ impl Workers {
     }
 }
 
-/// Returns the worker of the tenant that a request names. The worker authenticates the request itself, so that a wrong
+/// Authorisation of a request that is forwarded, as far as this process knows.
+#[derive(Default)]
+pub(super) struct Authorized {
+    grant: Option<Grant>,
+    permit: Option<Permit>,
+}
+
+/// Returns the worker of the tenant that a request names, and the request's authorisation if this process knows it. The worker authenticates the request itself, so that a wrong
 /// guess is refused there. The token of an issuer, which only this process can check, is replaced by one that the
 /// worker knows.
-fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>> {
+fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<(&'a Arc<Worker>, Option<Grant>)> {
+    let access = &workers.state.access;
     let headers = &parts.headers;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let shown = ["x-access-token", "e2b-traffic-access-token"].into_iter().find_map(text);
     if let Some((id, _)) = shown.and_then(|shown| shown.split_once('.')) {
-        let tokens = workers.state.access.tokens();
-        return workers.get(&tokens.by_id(id)?.tenant);
+        let tokens = access.tokens();
+        let token = tokens.by_id(id)?;
+        return Some((workers.get(&token.tenant)?, Some(access.grant(token, Scope::Run))));
     }
     let of_header = text("x-api-key").or_else(|| text("authorization")?.split_once(' ').map(|(_, text)| text.trim()));
     let in_path = parts.uri.path().strip_prefix(jupyter::PREFIX).and_then(|path| path.strip_prefix(jupyter::TOKEN));
@@ -82,22 +103,26 @@ fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>>
     let in_query = url::form_urlencoded::parse(query).find(|(name, _)| name == "token").map(|(_, text)| text);
     let given = in_path.or(of_header).or(in_query.as_deref());
     if let Some(text) = given {
-        let tokens = workers.state.access.tokens();
+        let tokens = access.tokens();
         if let Some(token) = tokens.find(text) {
-            return workers.get(&token.tenant);
+            let scope = Scope::ALL.into_iter().find(|scope| token.allows(*scope))?;
+            return Some((workers.get(&token.tenant)?, Some(access.grant(token, scope))));
         }
     }
-    if let Some(identity) = bearer(headers).and_then(|text| workers.state.access.identity(text)) {
+    let issued = bearer(headers).and_then(|text| Some((text.to_owned(), access.identity(text)?)));
+    if let Some((text, identity)) = issued {
         let worker = workers.get(&identity.tenant)?;
         let own = if identity.scopes.contains(&Scope::Run) { &worker.own.run } else { &worker.own.read };
         // Whoever may do nothing there is refused here.
         let value = HeaderValue::from_str(&format!("Bearer {}", own.0)).ok();
         let value = value.filter(|_| identity.scopes.iter().any(|scope| matches!(scope, Scope::Run | Scope::Read)))?;
+        let scope = if identity.scopes.contains(&Scope::Run) { Scope::Run } else { Scope::Read };
+        let grant = access.authorize(Some(&text), scope).ok()?;
         parts.headers.insert(header::AUTHORIZATION, value);
-        return Some(worker);
+        return Some((worker, Some(grant)));
     }
     // An address that was signed names nobody but a sandbox.
-    e2b::Asked::of(parts).and_then(|asked| workers.of_sandbox(asked.sandbox()?))
+    e2b::Asked::of(parts).and_then(|asked| Some((workers.of_sandbox(asked.sandbox()?)?, None)))
 }
 
 impl Worker {
@@ -106,8 +131,13 @@ impl Worker {
     ///
     /// # Errors
     /// The worker cannot be started, or ended before it answered.
-    pub(super) async fn send(&self, workers: &Workers, parts: Parts, body: Body) -> Result<Response, Problem> {
-        let signed = bearer(&parts.headers).map(str::to_owned);
+    pub(super) async fn send(
+        &self,
+        workers: &Workers,
+        parts: Parts,
+        body: Body,
+        Authorized { grant, permit }: Authorized,
+    ) -> Result<Response, Problem> {
         let mut request = Request::from_parts(parts, body);
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
         let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
@@ -131,14 +161,22 @@ impl Worker {
         };
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let theirs = hyper::upgrade::on(&mut answer);
-            let (state, issued) = (workers.state.clone(), signed);
             if let Some(ours) = upgrade {
                 tokio::spawn(async move {
-                    let checked = still_of_use(&state, issued);
+                    // The worker, which is told of tokens that are revoked, has the first word where it knows the token.
+                    // THREAT: T02
+                    let revoked = async {
+                        match grant {
+                            Some(grant) => grant.revoked().await,
+                            None => std::future::pending().await,
+                        }
+                        tokio::time::sleep(LAST_WORD).await;
+                    };
                     tokio::select! {
                         () = carry(ours, theirs, under_way) => {}
-                        () = checked => {}
+                        () = revoked => {}
                     }
+                    drop(permit);
                 });
             }
             return Ok(answer.map(|_| Body::empty()));
@@ -154,7 +192,7 @@ impl Worker {
             answer.headers_mut().remove(name);
         }
         let form = Form::of(answer.headers());
-        Ok(answer.map(|body| Body::new(Accompanied::new(body, Passed { under_way, form }))))
+        Ok(answer.map(|body| Body::new(Accompanied::new(body, Passed { under_way, form, _permit: permit }))))
     }
 }
 
@@ -190,8 +228,9 @@ impl Running {
 impl Worker {
     /// Adds the usage of models, which is counted in this process, to a request for the usage of the tenant.
     fn tell_models(&self, request: &mut Request<Body>) {
-        let path = request.uri().path();
-        if !(path == "/v1/tenant" || path.starts_with("/v1/admin/")) {
+        let is_told = names(request.uri().path())
+            .is_ok_and(|names| matches!(names.first().map(String::as_str), Some("tenant" | ADMIN)));
+        if !is_told {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(&self.models.json().to_string()) {
@@ -223,18 +262,6 @@ fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
     request.headers_mut().remove(QUOTAS_IN_FRONT);
     if !request.headers().contains_key(header::HOST) {
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
-    }
-}
-
-/// Resolves when an issuer's token is no longer accepted: the worker knows only a token of this process, which does not
-/// end.
-async fn still_of_use(state: &State, token: Option<String>) {
-    let Some(text) = token.filter(|text| !text.starts_with("cel_")) else { return std::future::pending().await };
-    loop {
-        tokio::time::sleep(CHECK).await;
-        if state.access.tenant(Some(&text), Scope::Read).is_err() {
-            return;
-        }
     }
 }
 
@@ -305,6 +332,7 @@ impl Form {
 struct Passed {
     under_way: UnderWay,
     form: Form,
+    _permit: Option<Permit>,
 }
 
 impl Companion<Incoming> for Passed {
