@@ -11,6 +11,7 @@
 mod afar;
 mod agent;
 mod arguments;
+mod checked;
 mod clean;
 mod client;
 mod command;

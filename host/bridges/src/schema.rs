@@ -11,10 +11,25 @@ use serde_json::Value;
 /// Faults that one message names.
 const FAULTS_MAX: usize = 3;
 
-/// Nodes that a schema from a cell may have once its references are written out: they bound the time of a check.
+/// Bytes of a schema that is not the operator's.
+const BYTES_MAX: usize = 1 << 20;
+/// Nodes that such a schema may have once its references are written out: they bound the time of a check.
 const NODES_MAX: usize = 10_000;
-/// References that may lead to one another in a schema from a cell.
+/// References that may lead to one another in it.
 const REFERENCES_MAX: usize = 32;
+/// Patterns in it, and the bytes that one may take when it is compiled.
+const PATTERNS_MAX: usize = 64;
+const PATTERN_BYTES: usize = 256 << 10;
+/// Steps that one match of a pattern may go back.
+const BACKTRACK_MAX: usize = 10_000;
+/// Steps of a check, estimated: nodes of the schema for each node of the value. A step takes some ten nanoseconds.
+const STEPS_MAX: usize = 16 << 20;
+/// Steps of a check whose faults are told; each step may leave one.
+const STEPS_TOLD_MAX: usize = 256 << 10;
+/// Steps of a pattern.
+const PATTERN_STEPS: usize = 1_000;
+/// Bytes of texts that count as one node of a value.
+const TEXT_BYTES: usize = 64;
 
 /// A schema that values can be checked against. References to other documents are never fetched.
 #[derive(Debug)]
@@ -22,16 +37,45 @@ pub struct Schema {
     validator: jsonschema::Validator,
     /// Schema as given, from which messages take the known names.
     source: Value,
+    /// Nodes once its references are written out; 0 for a schema of the operator's, whose checks have no bound.
+    nodes: usize,
 }
 
 impl Schema {
-    /// Compiles a schema.
+    /// Compiles a schema of the operator's.
     ///
     /// # Errors
     /// What is wrong with it, in words.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
         let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
-        Ok(Schema { validator, source: schema.clone() })
+        Ok(Schema { validator, source: schema.clone(), nodes: 0 })
+    }
+
+    /// Compiles a schema of a caller's, a cell's or a server's: compiling and checking it take bounded time and memory.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn bounded(text: &str) -> Result<Schema, String> {
+        // THREAT: T12
+        if text.len() > BYTES_MAX {
+            return Err(format!("it has {} bytes, at most {BYTES_MAX} are allowed", text.len()));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        Schema::within_bounds(value)
+    }
+
+    fn within_bounds(value: Value) -> Result<Schema, String> {
+        let mut walk = Walk { root: &value, left: NODES_MAX, patterns: 0, open: Vec::new() };
+        walk.write_out(&value)?;
+        let patterns = walk.patterns.saturating_mul(PATTERN_STEPS);
+        let nodes = NODES_MAX.saturating_sub(walk.left).saturating_add(patterns).max(1);
+        let patterns = jsonschema::PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACK_MAX)
+            .size_limit(PATTERN_BYTES)
+            .dfa_size_limit(PATTERN_BYTES);
+        let options = jsonschema::options().with_pattern_options(patterns);
+        let validator = options.build(&value).map_err(|error| error.to_string())?;
+        Ok(Schema { validator, source: value, nodes })
     }
 
     /// Compiles a schema that came as a text, from a cell: it must describe an object, and checking it must be quick.
@@ -46,16 +90,33 @@ impl Schema {
         if members.get("type").is_some_and(|kind| kind != "object") {
             return Err("it must describe an object: `\"type\": \"object\"`".to_owned());
         }
-        write_out(&value, &value, &mut Vec::new(), &mut NODES_MAX.clone())?;
-        let schema = Schema::compile(&value)?;
+        let schema = Schema::within_bounds(value.clone())?;
         Ok((value, schema))
+    }
+
+    /// Returns the steps that checking a value takes, estimated from above where the schema is bounded.
+    pub(crate) fn steps(&self, value: &Value) -> usize {
+        self.nodes.max(1).saturating_mul(weight(value))
     }
 
     /// Checks a value.
     ///
     /// # Errors
-    /// The first faults, each with the JSON Pointer to it, what was expected and what was found.
+    /// The first faults, each with the JSON Pointer to it, what was expected and what was found; or the value is too large
+    /// to be checked.
     pub fn check(&self, value: &Value) -> Result<(), String> {
+        let steps = if self.nodes == 0 { 0 } else { self.steps(value) };
+        if steps > STEPS_MAX {
+            return Err("the value and the schema are too large to be checked against one another".to_owned());
+        }
+        // Faults are not gathered of what is large: each takes memory.
+        if steps > STEPS_TOLD_MAX {
+            return if self.validator.is_valid(value) {
+                Ok(())
+            } else {
+                Err("a large value that does not fit".to_owned())
+            };
+        }
         let mut errors = self.validator.iter_errors(value);
         let faults: Vec<String> = errors.by_ref().take(FAULTS_MAX).map(|error| self.fault(&error)).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
@@ -131,31 +192,67 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// Walks a schema as if its references were expanded, until `left` is used up. `open` are the references that led here.
-fn write_out<'a>(root: &'a Value, part: &'a Value, open: &mut Vec<&'a str>, left: &mut usize) -> Result<(), String> {
-    *left = left.checked_sub(1).ok_or("it is too large with its references written out")?;
-    match part {
-        Value::Array(items) => items.iter().try_for_each(|item| write_out(root, item, open, left)),
-        Value::Object(members) => members.iter().try_for_each(|(name, member)| match (name.as_str(), member) {
-            ("$ref", Value::String(reference)) => follow(root, reference, open, left),
-            ("$dynamicRef" | "$recursiveRef", Value::String(_)) => Err(format!("`{name}` is not supported here")),
-            _ => write_out(root, member, open, left),
-        }),
-        _ => Ok(()),
+/// Nodes of a value, with those that its texts count as.
+fn weight(value: &Value) -> usize {
+    let text = |text: &str| text.len() / TEXT_BYTES;
+    match value {
+        Value::Array(items) => items.iter().map(weight).fold(1, usize::saturating_add),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| weight(member).saturating_add(1).saturating_add(text(name)))
+            .fold(1, usize::saturating_add),
+        Value::String(of) => text(of).saturating_add(1),
+        _ => 1,
     }
 }
 
-fn follow<'a>(root: &'a Value, reference: &'a str, open: &mut Vec<&'a str>, left: &mut usize) -> Result<(), String> {
-    let shown = quote(reference);
-    let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-    let target = target.ok_or_else(|| format!("its reference {shown} leads nowhere in it"))?;
-    if open.contains(&reference) || open.len() >= REFERENCES_MAX {
-        return Err(format!("its reference {shown} leads back to itself, or too far"));
+/// Walk over a schema as if its references were expanded.
+struct Walk<'a> {
+    root: &'a Value,
+    /// Nodes that may follow.
+    left: usize,
+    patterns: usize,
+    /// References that led here.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Walk<'a> {
+    fn write_out(&mut self, part: &'a Value) -> Result<(), String> {
+        self.left = self.left.checked_sub(1).ok_or("it is too large with its references written out")?;
+        match part {
+            Value::Array(items) => items.iter().try_for_each(|item| self.write_out(item)),
+            Value::Object(members) => members.iter().try_for_each(|(name, member)| match (name.as_str(), member) {
+                ("$ref", Value::String(reference)) => self.follow(reference),
+                ("$dynamicRef" | "$recursiveRef", Value::String(_)) => Err(format!("`{name}` is not supported here")),
+                ("pattern", Value::String(_)) => self.patterns(1),
+                ("patternProperties", Value::Object(members)) => {
+                    self.patterns(members.len())?;
+                    self.write_out(member)
+                }
+                _ => self.write_out(member),
+            }),
+            _ => Ok(()),
+        }
     }
-    open.push(reference);
-    write_out(root, target, open, left)?;
-    open.pop();
-    Ok(())
+
+    fn patterns(&mut self, more: usize) -> Result<(), String> {
+        self.patterns = self.patterns.saturating_add(more);
+        let most = format!("it has more than {PATTERNS_MAX} patterns with its references written out");
+        if self.patterns > PATTERNS_MAX { Err(most) } else { Ok(()) }
+    }
+
+    fn follow(&mut self, reference: &'a str) -> Result<(), String> {
+        let shown = quote(reference);
+        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        let target = target.ok_or_else(|| format!("its reference {shown} leads nowhere in it"))?;
+        if self.open.contains(&reference) || self.open.len() >= REFERENCES_MAX {
+            return Err(format!("its reference {shown} leads back to itself, or too far"));
+        }
+        self.open.push(reference);
+        self.write_out(target)?;
+        self.open.pop();
+        Ok(())
+    }
 }
 
 /// Checks the answer of a model or an agent against its schema, and returns it as JSON text.

@@ -3,14 +3,7 @@
 //! Each has a name, a description and, usually, a JSON Schema of its arguments, against which every call is checked before
 //! the tool receives it. Read [`Tools`] first.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use cellar_engine::{
     CellId,
@@ -19,9 +12,8 @@ use cellar_engine::{
 use futures::FutureExt;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
-use crate::{arguments, command, component, json_text, options::Program, schema::Schema};
+use crate::{arguments, checked::Checked, command, component, json_text, options::Program};
 
 /// Tools that are functions of the embedding program.
 ///
@@ -95,7 +87,9 @@ impl Tools {
     {
         let schema = Some(schema_of::<A>());
         let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), schema };
-        self.with(spec, typed(who(name), function))
+        let mut tools = self;
+        tools.add(Granted::new(who(name), spec, Box::new(typed(who(name), function))));
+        tools
     }
 
     /// Adds a function that computes or blocks; it runs on a thread that may. It is not stopped when the cell is, but
@@ -110,13 +104,14 @@ impl Tools {
     }
 
     /// Adds a tool whose arguments and results are JSON texts; it is told which cell calls. Its schema, if it has one,
-    /// is held to.
+    /// is held to, within the bounds of schemas that strangers give: it has 10,000 nodes at most once its references are
+    /// written out, none of which leads back to itself. Calls are refused where it is beyond them.
     pub fn with(
         mut self,
         spec: ToolSpec,
         handler: impl Fn(String, CellId) -> CallFuture + Send + Sync + 'static,
     ) -> Tools {
-        self.add(Granted::new(who(&spec.name), spec, Box::new(handler)));
+        self.add(Granted::of_stranger(who(&spec.name), spec, Box::new(handler)));
         self
     }
 
@@ -164,21 +159,28 @@ pub(crate) struct Granted {
     /// Name in messages.
     who: String,
     spec: ToolSpec,
-    /// Compiled at the first call: most sessions call few of their tools.
-    schema: OnceLock<Result<Schema, String>>,
-    /// Schema of a primitive's result, as text and compiled on first use.
-    result: Option<(String, OnceLock<Result<Schema, String>>)>,
+    schema: Option<Arc<Checked>>,
+    /// Schema of a primitive's result.
+    result: Option<Arc<Checked>>,
     handler: Box<Handler>,
 }
 
 impl Granted {
+    /// A tool whose schema is the operator's, or the embedding program's.
     pub(crate) fn new(who: String, spec: ToolSpec, handler: Box<Handler>) -> Granted {
-        Granted { who, spec, schema: OnceLock::new(), result: None, handler }
+        let schema = spec.schema.clone().map(Checked::own);
+        Granted { who, spec, schema, result: None, handler }
+    }
+
+    /// A tool whose schema is a caller's or a server's.
+    pub(crate) fn of_stranger(who: String, spec: ToolSpec, handler: Box<Handler>) -> Granted {
+        let schema = spec.schema.clone().map(Checked::of_stranger);
+        Granted { who, spec, schema, result: None, handler }
     }
 
     /// Adds a schema that its results must match.
     pub(crate) fn with_result(self, schema: Option<String>) -> Granted {
-        Granted { result: schema.map(|schema| (schema, OnceLock::new())), ..self }
+        Granted { result: schema.map(Checked::own), ..self }
     }
 
     /// Checks the arguments and calls.
@@ -192,42 +194,28 @@ impl Granted {
         let arguments = {
             let value =
                 arguments::read(&arguments).map_err(|fault| invalid(format!("the arguments are no JSON: {fault}")))?;
-            self.check(&value).map_err(|fault| invalid(format!("the arguments do not fit its schema: {fault}")))?;
-            value.to_string()
+            let checked = match &self.schema {
+                Some(schema) => schema.check(value).await,
+                None => Ok(value),
+            };
+            checked.map_err(|fault| invalid(format!("the arguments do not fit its schema: {fault}")))?.to_string()
         };
         let work = AssertUnwindSafe(async { (self.handler)(arguments, cell).await });
         let answer = work.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("{who} panicked");
             Err(CallError::new(CallErrorKind::Failed, format!("{who} panicked")))
         })?;
-        self.check_result(&answer).map_err(|fault| {
+        self.check_result(&answer).await.map_err(|fault| {
             CallError::new(CallErrorKind::Failed, format!("{who}: the result does not fit its schema: {fault}"))
         })?;
         Ok(answer)
     }
 
-    fn check(&self, arguments: &Value) -> Result<(), String> {
-        match &self.spec.schema {
-            Some(schema) => check(&self.schema, schema, arguments),
-            None => Ok(()),
-        }
-    }
-
-    fn check_result(&self, answer: &Response) -> Result<(), String> {
-        let (Some((schema, compiled)), Response::Json(text)) = (&self.result, answer) else { return Ok(()) };
+    async fn check_result(&self, answer: &Response) -> Result<(), String> {
+        let (Some(schema), Response::Json(text)) = (&self.result, answer) else { return Ok(()) };
         let value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        check(compiled, schema, &value)
+        schema.check(value).await.map(drop)
     }
-}
-
-/// Holds a value to a schema, which is compiled when it is first needed.
-fn check(compiled: &OnceLock<Result<Schema, String>>, schema: &str, value: &Value) -> Result<(), String> {
-    let compile = || {
-        let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
-        Schema::compile(&schema)
-    };
-    let schema = compiled.get_or_init(compile).as_ref().map_err(|fault| format!("the schema is none: {fault}"))?;
-    schema.check(value)
 }
 
 /// The tool in messages.

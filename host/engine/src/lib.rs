@@ -100,6 +100,7 @@ pub mod bridges {
             PipeText, Pipes, PrimitiveSpec, ProcessCall, ProcessEnd, ProcessFailure, ProcessFailureKind,
             ProcessRequest, Response, TableCall, ToolSpec, ToolsFuture, Transferred, denied,
         },
+        kernel::calls::Account,
         session::{
             granted::{Bridges, Caller, NoBridges},
             selfref_pack,

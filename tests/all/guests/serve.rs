@@ -30,6 +30,7 @@ mod oauth;
 mod operated;
 mod proxy;
 mod quotas;
+mod scopes;
 mod second;
 mod tar;
 mod tenants;

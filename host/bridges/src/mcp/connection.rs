@@ -262,7 +262,7 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
             })
         };
         let who = who(&name);
-        tools.add(Granted::new(who, ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
+        tools.add(Granted::of_stranger(who, ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
     }
     tools
 }

@@ -94,7 +94,7 @@ fn schemas_are_those_of_the_types() {
     let specs: Vec<ToolSpec> = tools().specs().collect();
     let add = &specs[0];
     assert_eq!((add.name.as_str(), add.description.as_str()), ("add", "adds"));
-    let schema: Value = serde_json::from_str(add.schema.as_deref().expect("a schema")).expect("JSON");
+    let schema: serde_json::Value = serde_json::from_str(add.schema.as_deref().expect("a schema")).expect("JSON");
     assert_eq!(schema["properties"]["a"]["description"], "The first.");
     assert_eq!(schema["required"], json!(["a", "b"]));
 }

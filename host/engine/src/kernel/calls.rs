@@ -18,10 +18,12 @@ use crate::{
     },
 };
 
+mod account;
 mod input;
 mod memo;
 mod open;
 
+pub use account::Account;
 pub(crate) use input::Requests;
 pub(crate) use memo::{FetchKey, Memo, UnderWay};
 pub(crate) use open::{Beginning, CallEnd, CallOrigin, Calls, Permits};

@@ -30,7 +30,7 @@ impl Tenants {
 }
 
 /// Returns the operations under `/v1` that the description has: methods with paths.
-fn operations() -> Vec<(String, String)> {
+pub(super) fn operations() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(root().join("fixtures/openapi/openapi.json")).expect("the description");
     let described: Value = serde_json::from_str(&text).expect("JSON");
     let paths = described["paths"].as_object().expect("paths");

@@ -168,6 +168,15 @@ impl CpuShare {
         Duration::from_nanos(self.0.used_nanos.load(Ordering::Relaxed))
     }
 
+    /// Charges work that was done for a kernel outside of its turn.
+    pub(crate) fn charge(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.used_nanos.fetch_add(nanos, Ordering::Relaxed);
+        if let Some(account) = lock(&self.0.turns.0).accounts.get_mut(&self.0.number) {
+            account.used = account.used.saturating_add(by_weight(nanos, account.weight));
+        }
+    }
+
     /// Returns the claim of its kernels to room.
     pub(crate) fn claim(&self) -> Claim {
         Claim { share: self.0.number, weight: self.0.weight }
@@ -333,6 +342,11 @@ impl Turn {
         drop((state, table));
         let _ = std::pin::pin!(tokio::task::yield_now()).poll(context);
         Poll::Pending
+    }
+
+    /// Returns the share whose turns these are.
+    pub(crate) fn share(&self) -> &CpuShare {
+        &self.share
     }
 
     /// Notes that the kernel has worked for so many nanoseconds. If it `goes_on`, it keeps its turn if nobody else wants it, and joins the

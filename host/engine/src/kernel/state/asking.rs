@@ -19,7 +19,7 @@ use crate::{
     contract::bridge::{Call, CallError, CallErrorKind, CallResult, ProcessCall},
     kernel::{
         border::{answer, types},
-        calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Kept, Site},
+        calls::{Account, Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Kept, Site},
         events::Gate,
         record::{Import, Tape, mark},
         scheduling::{Job, earlier},
@@ -75,7 +75,10 @@ impl StoreData {
             scope: self.scope_of(cell),
             hearer: live.and_then(|live| live.reader.gate.as_ref()).map(Gate::hearer),
         };
-        self.binding.answers.call(call, site)
+        let share = self.binding.turn.as_ref().map(|turn| turn.share().clone());
+        let account = Account::new(site.spent.clone(), share);
+        let begun = self.binding.answers.call(call, site)?;
+        Ok(Begun { future: Box::pin(account.scope(begun.future)), ..begun })
     }
 
     /// Agents between the session's owner and the code of `cell`.
