@@ -24,11 +24,11 @@ mod tool;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
-use cellar_core::time::later;
+use cellar_core::{budget::Budget, time::later};
 use cellar_tables::Batches;
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,10 @@ pub use tool::{ToolAnswer, ToolSource};
 use error::near;
 use sql::Dialect;
 use tool::Queries;
+
+/// Bytes of rows that this process gathers at once, for all fetches together.
+const ROWS_BYTES_MAX: usize = 2 << 30;
+static ROWS: LazyLock<Budget> = LazyLock::new(|| Budget::new(ROWS_BYTES_MAX));
 
 /// The fetch of free SQL, where a connector has it.
 pub const SQL_FETCH: &str = "sql";
@@ -134,7 +138,7 @@ impl Connectors {
         let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, options) in options {
             let ConnectorOptions { description, bounds, kind } = options;
-            match source(kind) {
+            match source(kind, bounds.bytes) {
                 Ok(source) => {
                     held.insert(name, Held::new(description, bounds, source));
                 }
@@ -274,17 +278,17 @@ impl Source for Elsewhere {
 ///
 /// # Errors
 /// The options are invalid: the reason in words.
-fn source(kind: Kind) -> Result<Arc<dyn Source>, String> {
+fn source(kind: Kind, bytes_max: usize) -> Result<Arc<dyn Source>, String> {
     Ok(match kind {
         Kind::Postgres(database) => {
             let queries = Queries::new(Dialect::Postgres, database.sql, database.fetches)?;
-            let server = database.url.resolve().and_then(|url| postgres::Server::new(&url));
+            let server = database.url.resolve().and_then(|url| postgres::Server::new(&url, bytes_max, ROWS.clone()));
             Arc::new(postgres::Postgres::new(server.inspect(postgres::Server::learn), queries))
         }
         Kind::Mysql(database) => {
             let queries = Queries::new(Dialect::Mysql, database.sql, database.fetches)?;
             let url = database.url.resolve();
-            Arc::new(mysql::Mysql::new(url.and_then(|url| mysql::Server::new(&url)), queries))
+            Arc::new(mysql::Mysql::new(url.and_then(|url| mysql::Server::new(&url, bytes_max)), queries))
         }
         Kind::Sqlite { file, sql, fetches } => {
             Arc::new(sqlite::Sqlite::new(file, Queries::new(Dialect::Sqlite, sql, fetches)?))

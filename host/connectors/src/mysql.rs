@@ -52,7 +52,7 @@ impl Mysql {
 impl Server {
     /// # Errors
     /// What is wrong with the address, which is not told.
-    pub(crate) fn new(url: &str) -> Result<Server, String> {
+    pub(crate) fn new(url: &str, message_bytes_max: usize) -> Result<Server, String> {
         // What the parser says may quote the address.
         let opts = Opts::from_url(url)
             .map_err(|_| "the address is not one of MySQL: mysql://user:password@host:3306/database".to_owned())?;
@@ -60,6 +60,8 @@ impl Server {
         let opts = OptsBuilder::from_opts(opts)
             .prefer_socket(false)
             .stmt_cache_size(0)
+            // THREAT: T14
+            .max_allowed_packet(Some(message_bytes_max))
             .setup(vec!["SET time_zone = '+00:00'"])
             .pool_opts(PoolOpts::new().with_constraints(kept).with_reset_connection(true));
         Ok(Server { opts, pool: OnceLock::new() })
@@ -332,6 +334,14 @@ fn decimal(text: &str) -> Option<Value> {
 /// Converts an error of a statement, including the server's message, since the statement is the cell's own.
 fn translated(error: &mysql_async::Error, timeout: Duration) -> FetchError {
     let mysql_async::Error::Server(said) = error else {
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        while let Some(error) = cause {
+            if error.to_string().contains("larger than max_allowed_packet") {
+                let message = "a row of the database has more bytes than a fetch may have";
+                return FetchError::new(FetchFault::Limit, message);
+            }
+            cause = error.source();
+        }
         return FetchError::failed("the connection to the database was lost");
     };
     match said.code {

@@ -1,18 +1,24 @@
 //! PostgreSQL.
 
 use std::{
+    io,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use bytes::{BufMut, BytesMut};
+use cellar_core::budget::Budget;
 use cellar_tables::Batches;
 use futures::{StreamExt, future::BoxFuture};
 use rustls_platform_verifier::ConfigVerifierExt;
 use serde_json::{Map, Value as Json};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
 use tokio_postgres::{
     CancelToken, Client, Column, Config, NoTls, RowStream,
-    config::SslMode,
+    config::{Host, SslMode},
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -26,11 +32,15 @@ use crate::{
 };
 
 mod binary;
+mod sized;
 
 use binary::{kind, value};
+use sized::{NO_BUDGET, Sized, SizedTls, TOO_LARGE};
 
 /// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
+/// Port of a server that names none.
+const PORT: u16 = 5_432;
 /// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,7 +55,16 @@ pub(crate) struct Server {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     idle: Mutex<Vec<Client>>,
+    /// Bytes of a message of the server: no row may have more.
+    message_bytes_max: usize,
+    /// Budget of the messages that are being read.
+    budget: Budget,
 }
+
+/// Connection without TLS.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
 
 impl Postgres {
     pub(crate) fn new(server: Result<Server, String>, queries: Queries) -> Postgres {
@@ -99,7 +118,7 @@ impl Source for Postgres {
 impl Server {
     /// # Errors
     /// What is wrong with the address, which is not told.
-    pub(crate) fn new(url: &str) -> Result<Server, String> {
+    pub(crate) fn new(url: &str, message_bytes_max: usize, budget: Budget) -> Result<Server, String> {
         // What the parser says may quote the address.
         let expected = "the address is not one of PostgreSQL: postgres://user:password@host:5432/database";
         let mut config: Config = url.parse().map_err(|_| expected.to_owned())?;
@@ -114,7 +133,7 @@ impl Server {
                 Some(MakeRustlsConnect::new(verified))
             }
         };
-        Ok(Server { config, tls, idle: Mutex::default() })
+        Ok(Server { config, tls, idle: Mutex::default(), message_bytes_max, budget })
     }
 
     /// Registers the password as a credential, whatever the form of the address.
@@ -137,14 +156,20 @@ impl Server {
             Some(error) => FetchError::failed(format!("the database refuses the connection: {}", error.message())),
             None => FetchError::failed("the database cannot be reached"),
         };
+        let (most, budget) = (self.message_bytes_max, self.budget.clone());
         match &self.tls {
             Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await.map_err(unreachable)?;
+                let tls = SizedTls { tls: tls.clone(), most, budget };
+                let (client, connection) = self.config.connect(tls).await.map_err(unreachable)?;
                 tokio::spawn(connection);
                 Ok(client)
             }
             None => {
-                let (client, connection) = self.config.connect(NoTls).await.map_err(unreachable)?;
+                let failed = |_| FetchError::failed("the database cannot be reached");
+                let socket = socket(&self.config).await.map_err(failed)?;
+                let socket =
+                    Sized::new(socket, most, &budget).map_err(|error| FetchError::failed(error.to_string()))?;
+                let (client, connection) = self.config.connect_raw(socket, NoTls).await.map_err(unreachable)?;
                 tokio::spawn(connection);
                 Ok(client)
             }
@@ -159,15 +184,40 @@ impl Server {
     }
 }
 
+/// Connects to the first host of an address that takes connections.
+async fn socket(config: &Config) -> io::Result<Box<dyn Socket>> {
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for (place, host) in config.get_hosts().iter().enumerate() {
+        let ports = config.get_ports();
+        let port = ports.get(place).or(ports.first()).copied().unwrap_or(PORT);
+        let connected = async {
+            Ok::<Box<dyn Socket>, io::Error>(match host {
+                Host::Tcp(name) => {
+                    let stream = TcpStream::connect((name.as_str(), port)).await?;
+                    stream.set_nodelay(true)?;
+                    Box::new(stream)
+                }
+                Host::Unix(folder) => Box::new(UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await?),
+            })
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
+            Ok(Ok(socket)) => return Ok(socket),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
+}
+
 /// Guard of a running statement. Dropping it has the server stop the statement.
 struct Asking {
     token: Option<CancelToken>,
-    tls: Option<MakeRustlsConnect>,
+    server: Arc<Server>,
 }
 
 impl Asking {
-    fn new(server: &Server, client: &Client) -> Asking {
-        Asking { token: Some(client.cancel_token()), tls: server.tls.clone() }
+    fn new(server: &Arc<Server>, client: &Client) -> Asking {
+        Asking { token: Some(client.cancel_token()), server: server.clone() }
     }
 
     fn done(mut self) {
@@ -177,16 +227,19 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        let (Some(token), tls) = (self.token.take(), self.tls.take()) else { return };
+        let (Some(token), server) = (self.token.take(), self.server.clone()) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let cancelled = async {
-                match tls {
-                    Some(tls) => token.cancel_query(tls).await,
-                    None => token.cancel_query(NoTls).await,
+                match &server.tls {
+                    Some(tls) => token.cancel_query(tls.clone()).await.is_ok(),
+                    None => match socket(&server.config).await {
+                        Ok(socket) => token.cancel_query_raw(socket, NoTls).await.is_ok(),
+                        Err(_) => false,
+                    },
                 }
             };
-            if !matches!(tokio::time::timeout(CONNECT_TIMEOUT, cancelled).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(CONNECT_TIMEOUT, cancelled).await, Ok(true)) {
                 tracing::debug!("a statement of PostgreSQL could not be cancelled");
             }
         });
@@ -257,6 +310,15 @@ fn written(text: &str, columns: &[Column]) -> Option<String> {
 /// Converts an error of a statement, including PostgreSQL's message, since the statement is the cell's own.
 fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
     let Some(said) = error.as_db_error() else {
+        // What the connection broke off for is told where it is a bound of a fetch.
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        while let Some(error) = cause {
+            let told = error.to_string();
+            if let Some(bound) = [TOO_LARGE, NO_BUDGET].into_iter().find(|bound| told == *bound) {
+                return FetchError::new(FetchFault::Limit, bound);
+            }
+            cause = error.source();
+        }
         // What cannot be sent says what it was given.
         let source = std::error::Error::source(error).map(ToString::to_string);
         return match source.filter(|_| error.to_string().contains("parameter")) {

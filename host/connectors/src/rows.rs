@@ -16,6 +16,7 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{Field, Schema};
+use cellar_core::budget::Lease;
 use cellar_tables::{Batches, JSON_KEY};
 use serde_json::Value as Json;
 
@@ -124,6 +125,8 @@ pub(crate) struct Rows {
     bytes: usize,
     bounds: Bounds,
     deadline: Instant,
+    /// Its bytes in the budget of all fetches of this process.
+    lease: Lease,
 }
 
 enum Column {
@@ -159,7 +162,8 @@ impl Rows {
             let message = format!("there are {} columns, at most {COLUMNS_MAX} are allowed", columns.len());
             return Err(FetchError::new(FetchFault::Limit, message));
         }
-        Ok(Rows { columns: distinct(columns), count: 0, bytes: 0, bounds: bounds.clone(), deadline })
+        let lease = crate::ROWS.take(0).ok_or_else(no_budget)?;
+        Ok(Rows { columns: distinct(columns), count: 0, bytes: 0, bounds: bounds.clone(), deadline, lease })
     }
 
     /// Adds a row: a value for each column.
@@ -168,7 +172,7 @@ impl Rows {
         if self.count > self.bounds.rows {
             return Err(too_many_rows(&self.bounds));
         }
-        let mut values = values.into_iter();
+        let (mut values, before) = (values.into_iter(), self.bytes);
         for (name, column) in &mut self.columns {
             let value = values.next().unwrap_or(Value::Null);
             self.bytes = self.bytes.saturating_add(value.bytes());
@@ -178,6 +182,10 @@ impl Rows {
         }
         if self.bytes > self.bounds.bytes {
             return Err(too_many_bytes(&self.bounds));
+        }
+        // THREAT: T13
+        if !self.lease.grow(self.bytes.saturating_sub(before)) {
+            return Err(no_budget());
         }
         if self.count.is_multiple_of(1_024) && Instant::now() > self.deadline {
             return Err(FetchError::timeout(self.bounds.timeout));
@@ -214,6 +222,11 @@ pub(crate) fn too_many_rows(bounds: &Bounds) -> FetchError {
         bounds.rows
     );
     FetchError::new(FetchFault::Limit, message)
+}
+
+/// Error of a fetch whose rows find no budget.
+fn no_budget() -> FetchError {
+    FetchError::new(FetchFault::Limit, "all fetches of this host together have as many rows as they may; try again")
 }
 
 pub(crate) fn too_many_bytes(bounds: &Bounds) -> FetchError {

@@ -28,9 +28,15 @@ use crate::{
 };
 
 /// Steps of SQLite's machine between two looks at the clock.
-const STEPS: i32 = 10_000;
+const STEPS: i32 = 100;
+/// Bytes that each value of a row may have, however many there are.
+const VALUE_BYTES_LEAST: usize = 100_000;
 /// Bytes of one value.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
+/// Bytes that SQLite may have in this process, for all fetches together.
+const HEAP_BYTES_MAX: i64 = 1 << 30;
+/// Bytes of a pattern of `like`, whose time grows with it.
+const PATTERN_BYTES_MAX: i32 = 1_000;
 /// Pragmas that cells may use.
 const PRAGMAS: [&str; 6] = ["table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"];
 
@@ -116,6 +122,9 @@ fn open(file: &Path, is_stopped: &Arc<AtomicBool>, deadline: Instant) -> Result<
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
         connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_BYTES_MAX)?;
+        // THREAT: T14
+        connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_MAX)?;
         connection.authorizer(Some(authorize))?;
         let is_stopped = Arc::clone(is_stopped);
         connection
@@ -148,6 +157,10 @@ fn read(
         .map(|column| (column.name().to_owned(), ColumnKind::ByValues(hint(column.decl_type().unwrap_or_default()))))
         .collect();
     let width = columns.len();
+    // A row is made whole before it is counted: its values have no more bytes together than a fetch may have.
+    let most = request.bounds.bytes.checked_div(width.max(1)).unwrap_or_default().max(VALUE_BYTES_LEAST);
+    let most = i32::try_from(most).unwrap_or(i32::MAX).min(VALUE_BYTES_MAX);
+    connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, most)?;
     for (place, name) in statement.names.iter().enumerate() {
         let value = sql::value_of(name, arguments).cloned().unwrap_or_default();
         prepared.raw_bind_parameter(place.saturating_add(1), ToSqlOutput::Owned(bound(value)))?;

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod audit;
+pub mod budget;
 pub mod cell;
 pub mod event;
 pub mod files;

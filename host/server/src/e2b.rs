@@ -31,7 +31,7 @@ use serde_json::json;
 
 use crate::{
     access::{Grant, Scope, Token, is_same, now},
-    http::{Carried, Declared, State, check_values, read_body, while_granted},
+    http::{Buffered, Carried, Declared, State, check_values, read_body, while_granted},
     problem::{Answer, Problem},
     tenant::Tenant,
 };
@@ -192,8 +192,9 @@ struct Call {
 }
 
 impl Call {
-    async fn body(&mut self) -> Result<bytes::Bytes, Problem> {
-        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max).await
+    async fn body(&mut self) -> Result<Buffered, Problem> {
+        let tenant = &self.account.tenant;
+        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max, &tenant.buffers).await
     }
 
     /// The body as a JSON object; an empty one is an object without members.

@@ -18,7 +18,9 @@ pub(crate) mod websocket;
 use axum_core::{body::Body, response::Response};
 use http::Request;
 
-pub(crate) use call::{Call, QUOTAS_IN_FRONT, check_values, decoded, is_read, names, read_body};
+pub(crate) use call::{
+    Buffered, Call, FREE_BYTES, QUOTAS_IN_FRONT, check_values, decoded, is_read, names, no_buffers, read_body,
+};
 pub(crate) use declared::Declared;
 pub(crate) use lasting::while_granted;
 pub(crate) use listen::{Carried, Listening, accept};

@@ -152,7 +152,7 @@ async fn route(
         }
         ("GET", ["api", "kernels"]) => answers::json(StatusCode::OK, &kernels.list()),
         ("POST", ["api", "kernels"]) => {
-            let body = read_body(body, state.body_bytes_max).await?;
+            let body = read_body(body, state.body_bytes_max, &tenant.buffers).await?;
             let wanted = Wanted::read(&body)?;
             let name = wanted.name.unwrap_or_else(|| ANY_PYTHON.to_owned());
             let guest = guest_of(tenant, &name).ok_or_else(|| unknown_spec(&name))?;

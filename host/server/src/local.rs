@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cellar_bridges::{Afar, Doors};
+use cellar_core::budget::Budget;
 use cellar_engine::Host;
 use cellar_hub::HubError;
+use tokio::sync::Semaphore;
 
 use crate::{
     access::{Access, Issuer},
@@ -17,6 +19,8 @@ use crate::{
     tenant::{self, Ground, Tenant},
 };
 
+/// Bytes that a process has read for all tenants and not yet handed on; four bodies of requests, where that is more.
+const BUFFERED_BYTES_MAX: usize = 1 << 30;
 /// Time that readers may take to read the last answers when the server stops.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -46,6 +50,8 @@ impl Local {
         let access = Arc::new(Access::open(config.tokens, config.own_tokens, issuer, names)?);
         let shares = Shares::new(config.connections_max, access.tenants());
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
+        let buffers = Budget::new(BUFFERED_BYTES_MAX.max(config.body_bytes_max.saturating_mul(4)));
+        let snapshots = Arc::new(Semaphore::new(tenant::SNAPSHOTS_MADE_MAX));
         let (mut tenants, mut interfaces) = (BTreeMap::new(), Interfaces::default());
         for tenant in config.tenants.into_iter().filter(|_| config.worker.is_none()) {
             let name = tenant.name.clone();
@@ -55,6 +61,8 @@ impl Local {
                 doors: doors.clone(),
                 afar: afar.clone(),
                 progress: config.progress,
+                buffers: buffers.part(access.tenants()),
+                snapshots: snapshots.clone(),
             };
             tenants.insert(name, interfaces.open(tenant, ground)?);
         }

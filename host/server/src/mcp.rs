@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum_core::body::Body;
 use cellar_bridges::Doors;
+use cellar_core::budget::Budget;
 use cellar_engine::{Cell, Host, Session, config::RunOptions};
 use cellar_files::{FileKind, OpenHow, ROOT};
 use cellar_hub::{HubError, OnDisconnect, RunRequest};
@@ -28,7 +29,7 @@ use rmcp::{
     service::{RequestContext, RoleServer},
 };
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use endpoint::Endpoint;
 pub(crate) use models::Offers;
@@ -46,6 +47,8 @@ use crate::{
 use connection::Used;
 use runs::{Asking, Came, Following, Waiting};
 
+/// Bytes that are read for the user of standard input and output and not yet handed on.
+const BUFFERED_BYTES_MAX: usize = 1 << 30;
 /// Bytes of a file or an artifact that a tool or a resource gives: clients refuse messages of more than a mebibyte, and
 /// text grows when it becomes JSON.
 const READ_BYTES_MAX: u64 = 400 << 10;
@@ -70,7 +73,7 @@ impl Interface {
         let body = call.body().await?;
         check_values(&body)?;
         let endpoint = self.by_tenant.get(&call.tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
-        Ok(endpoint.answer(call.parts, body, call.grant).await.map(Body::new))
+        Ok(endpoint.answer(call.parts, body.bytes.clone(), call.grant).await.map(Body::new))
     }
 }
 
@@ -96,7 +99,8 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
     let Some(own) = tenants.pop() else { return Ok(()) };
     let host = Host::open(host_config.clone()).map_err(HubError::from)?;
     let offers = Offers::default();
-    let ground = Ground { host, config: host_config, doors, afar: None, progress };
+    let (buffers, snapshots) = (Budget::new(BUFFERED_BYTES_MAX), Arc::new(Semaphore::new(1)));
+    let ground = Ground { host, config: host_config, doors, afar: None, progress, buffers, snapshots };
     let tenant = Arc::new(Tenant::open(own, ground, Extensions::of_sampler(offers.clone()))?);
     let own: Arc<str> = minted("ses").into();
     let mcp = Mcp { own: Some(own.clone()), ..Mcp::new(tenant.clone(), offers) };

@@ -20,6 +20,7 @@ use std::{
 use cellar_bridges::{Afar, Doors, Sampler};
 use cellar_config::{Granted, Overrides, Progress, SetupError};
 use cellar_core::{
+    budget::Budget,
     files::{Durability, PRIVATE, replace_with},
     sync::lock,
 };
@@ -45,6 +46,7 @@ pub use quotas::Quota;
 pub(crate) use quotas::{Quotas, keep as keep_quotas};
 use repeats::{Rate, Repeats};
 pub(crate) use repeats::{Repeat, fingerprint};
+pub(crate) use snapshots::MADE_MAX as SNAPSHOTS_MADE_MAX;
 pub(crate) use strays::Stray;
 use times::Times;
 pub(crate) use times::keep as keep_times;
@@ -88,6 +90,10 @@ pub(crate) struct Ground {
     /// The process that answers the calls of cells, where that is not this one.
     pub(crate) afar: Option<Afar>,
     pub(crate) progress: Progress,
+    /// Bytes that were read for this tenant and are not yet handed on.
+    pub(crate) buffers: Budget,
+    /// Permits of snapshots that are made for all tenants.
+    pub(crate) snapshots: Arc<Semaphore>,
 }
 
 /// Parts that interfaces have in a tenant's sessions.
@@ -148,6 +154,10 @@ pub(crate) struct Tenant {
     usual_guests: OnceLock<Vec<GuestName>>,
     /// Templates that its callers may name; all of its configuration unless said.
     templates: Option<Vec<String>>,
+    /// Bytes that were read for it and are not yet handed on.
+    pub(crate) buffers: Budget,
+    /// Permits of snapshots that are made: one at a time, and few of all tenants.
+    snapshots: (Semaphore, Arc<Semaphore>),
     /// Lock that wakes sessions one after the other, so that no caller finds one that is half open.
     waking: tokio::sync::Mutex<()>,
     /// Times at which its sessions were used last, and end.
@@ -191,7 +201,7 @@ impl Tenant {
     /// # Errors
     /// Its store cannot be opened, or what it is granted cannot be.
     pub(crate) fn open(config: TenantConfig, ground: Ground, extensions: Extensions) -> Result<Tenant, HubError> {
-        let Ground { host, config: host_config, doors, afar, progress } = ground;
+        let Ground { host, config: host_config, doors, afar, progress, buffers, snapshots } = ground;
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
         let artifacts = cellar_config::artifacts(&store, &overrides.file()?.artifacts, afar.as_ref())?;
@@ -234,6 +244,8 @@ impl Tenant {
             usual_guests: OnceLock::new(),
             templates: config.templates,
             admission: Admission { rate, repeats: Mutex::default(), sockets: Arc::new(Semaphore::new(SOCKETS_MAX)) },
+            buffers,
+            snapshots: (Semaphore::new(1), snapshots),
             waking: tokio::sync::Mutex::default(),
             times,
             calls: Calls::new(),

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::stream::{self, Form};
 use crate::{
-    http::{Call, answers},
+    http::{Buffered, Call, FREE_BYTES, answers},
     problem::{Answer, Problem},
     tenant::{Repeat, Tenant, fingerprint, minted},
 };
@@ -35,6 +35,7 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
             if let Some(ticket) = ticket {
                 ticket.made(run.id());
             }
+            hold(bytes, &run);
             deliver(tenant, run, Some(driving), form).await
         }
     }
@@ -65,11 +66,24 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
             let ended = run.clone();
             tokio::spawn(async move {
                 let _ = ended.result().await;
-                drop(passing);
+                drop((passing, bytes.lease));
             });
             deliver(tenant, run, Some(driving), form).await
         }
     }
+}
+
+/// Keeps a body on its tenant's account until the run has ended whose cells came in it.
+fn hold(body: Buffered, run: &RunHandle) {
+    let Buffered { bytes, lease } = body;
+    if bytes.len() <= FREE_BYTES {
+        return;
+    }
+    let ended = run.clone();
+    tokio::spawn(async move {
+        let _ = ended.result().await;
+        drop(lease);
+    });
 }
 
 /// Session that ends when this is dropped, with its kernels: its run, which is kept, does not need them.

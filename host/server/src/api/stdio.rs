@@ -8,7 +8,7 @@ use std::{
 };
 
 use cellar_config::Config;
-use cellar_core::sync::lock;
+use cellar_core::{budget::Lease, sync::lock};
 use cellar_engine::{Language, Snapshot};
 use cellar_hub::{Hub, Line, LineError, LineRead, Lines, OpenRequest, Place, SessionEntry};
 use cellar_wire::{Answer as Told, Caller, Open, REQUEST_BYTES_MAX, Refusal};
@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::{
 use crate::{
     http::{
         Call, State,
-        websocket::{WebSocket, speaks, upgrade},
+        websocket::{Account, WebSocket, speaks, upgrade},
     },
     problem::{Answer, Problem},
     tenant::{SentCalls, Tenant, minted, tightened},
@@ -70,7 +70,8 @@ fn connect_to(call: Call, session: Option<String>) -> Answer {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "websocket", detail));
     }
     // A message that is only a little too large is answered; one that is much larger ends the connection.
-    let (response, connection) = upgrade(parts, names_some.then_some(PROTOCOL), REQUEST_BYTES_MAX + (64 << 10))?;
+    let (response, connection) =
+        upgrade(parts, names_some.then_some(PROTOCOL), REQUEST_BYTES_MAX + (64 << 10), &tenant.buffers)?;
     let room = tenant.socket().ok_or_else(|| {
         Problem::limit("sockets", "so many clients are connected that there is no room for another", PING)
     })?;
@@ -92,11 +93,16 @@ fn connect_to(call: Call, session: Option<String>) -> Answer {
 }
 
 /// Carries lines both ways, until the client or the server ends the connection, or its token is not valid any more.
-async fn carry(socket: WebSocket, place: Remote, state: &State, revoked: impl Future<Output = ()>) {
+async fn carry(
+    (socket, account): (WebSocket, Account),
+    place: Remote,
+    state: &State,
+    revoked: impl Future<Output = ()>,
+) {
     let (mut sink, mut stream) = socket.split();
     let (tenant, session) = (place.tenant.clone(), place.session.clone());
     let (lines, mut queue) = Lines::new(place, Caller::Remote, LINES_KIB_MAX);
-    let (requests, mut waiting) = mpsc::channel::<io::Result<LineRead>>(LINES_WAITING_MAX);
+    let (requests, mut waiting) = mpsc::channel::<(io::Result<LineRead>, Lease)>(LINES_WAITING_MAX);
     let admitted = tenant.clone();
     let reading = async move {
         while let Some(Ok(message)) = stream.next().await {
@@ -112,7 +118,7 @@ async fn carry(socket: WebSocket, place: Remote, state: &State, revoked: impl Fu
                 tokio::time::sleep(problem.retry_after().unwrap_or(PAUSE).max(PAUSE)).await;
             }
             let line = if bytes.len() > REQUEST_BYTES_MAX { LineRead::TooLong } else { LineRead::Whole(bytes) };
-            if requests.send(Ok(line)).await.is_err() {
+            if requests.send((Ok(line), account.message())).await.is_err() {
                 return;
             }
         }
@@ -155,7 +161,7 @@ async fn carry(socket: WebSocket, place: Remote, state: &State, revoked: impl Fu
         code = writing => code,
         // THREAT: T02
         () = revoked => CloseCode::Policy,
-        _ = async { lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx))).await.ok(); std::future::pending::<()>().await } => CloseCode::Normal,
+        _ = async { lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx).map(|next| next.map(|(line, _)| line)))).await.ok(); std::future::pending::<()>().await } => CloseCode::Normal,
     };
     let goodbye = Message::Close(Some(CloseFrame { code, reason: "".into() }));
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, sink.send(goodbye)).await;

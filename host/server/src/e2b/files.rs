@@ -16,13 +16,19 @@ use sha2::{Digest, Sha256};
 use super::{Call, multipart, sandboxes::Sandbox, told};
 use crate::{
     access::characters,
-    http::files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
+    http::{
+        Buffered,
+        files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
+        no_buffers,
+    },
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };
 
 /// Clients' path of the folder that cells have as their workspace.
 pub(super) const HOME: &str = "/home/user";
+/// Bytes that are decompressed at once.
+const INFLATED_BYTES: usize = 256 << 10;
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4_096;
 
@@ -162,13 +168,13 @@ pub(super) async fn write(mut call: Call, sandbox: Sandbox) -> Answer {
         if is_plain {
             stream(&mut call, session, place).await?;
         } else {
-            let bytes = inflated(&mut call).await?;
-            on_a_thread(move || put(&session, &place, &bytes)).await??;
+            let file = inflated(&mut call).await?;
+            on_a_thread(move || put(&session, &place, &file)).await??;
         }
         return Ok(told(StatusCode::OK, &json!([info])));
     };
-    let body = if is_plain { call.body().await? } else { inflated(&mut call).await?.into() };
-    let parts = multipart::parts(&body, &boundary)?;
+    let body = if is_plain { call.body().await? } else { inflated(&mut call).await? };
+    let parts = multipart::parts(&body.bytes, &boundary)?;
     if place.is_some() && parts.len() > 1 {
         return Err(Problem::bad("`path` is that of one file, and there are several: their names are their paths"));
     }
@@ -182,7 +188,11 @@ pub(super) async fn write(mut call: Call, sandbox: Sandbox) -> Answer {
         named.push((place, part.data));
     }
     let infos: Vec<Value> = named.iter().map(|(place, _)| info(place)).collect();
-    on_a_thread(move || named.iter().try_for_each(|(place, bytes)| put(&session, place, bytes))).await??;
+    on_a_thread(move || {
+        let _body = body;
+        named.iter().try_for_each(|(place, bytes)| put(&session, place, bytes))
+    })
+    .await??;
     Ok(told(StatusCode::OK, &Value::Array(infos)))
 }
 
@@ -191,21 +201,30 @@ fn info(place: &Place) -> Value {
 }
 
 /// Decompresses the gzip body of a request. The limit of bytes applies to it without compression as well.
-async fn inflated(call: &mut Call) -> Result<Vec<u8>, Problem> {
-    let bytes = call.body().await?;
+async fn inflated(call: &mut Call) -> Result<Buffered, Problem> {
+    let body = call.body().await?;
     let most = call.state.body_bytes_max;
-    let inflate = move || {
+    on_a_thread(move || {
         let mut inflated = Vec::new();
-        let read = GzDecoder::new(&bytes[..]).take((most as u64).saturating_add(1)).read_to_end(&mut inflated);
-        read.map(|_| inflated)
-    };
-    let inflated =
-        on_a_thread(inflate).await?.map_err(|_| Problem::bad("the body of this request is not what gzip makes"))?;
-    if inflated.len() > most {
-        let detail = format!("the body of this request may have {most} bytes, without its compression as well");
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail));
-    }
-    Ok(inflated)
+        let mut decoder = GzDecoder::new(&body.bytes[..]).take((most as u64).saturating_add(1));
+        loop {
+            // THREAT: T13
+            if !body.lease.grow(INFLATED_BYTES) {
+                return Err(no_buffers());
+            }
+            let mut piece = decoder.by_ref().take(INFLATED_BYTES as u64);
+            let read = piece.read_to_end(&mut inflated);
+            let read = read.map_err(|_| Problem::bad("the body of this request is not what gzip makes"))?;
+            if inflated.len() > most {
+                let detail = format!("the body of this request may have {most} bytes, without its compression as well");
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail));
+            }
+            if read < INFLATED_BYTES {
+                return Ok(Buffered { bytes: inflated.into(), lease: body.lease });
+            }
+        }
+    })
+    .await?
 }
 
 /// Replaces a file with these bytes. Blocks.

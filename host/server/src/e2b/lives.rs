@@ -166,6 +166,7 @@ fn contexts_of(id: &str, from: &Sandbox) -> Vec<Context> {
 async fn copy(account: &Account, from: &Sandbox, to: &Sandbox) -> Result<(), Problem> {
     account.tenant.fork(&from.id, Some(to.id.clone())).await?;
     for (old, new) in from.contexts.iter().zip(&to.contexts) {
+        let _turn = account.tenant.snapshot_turn().await?;
         let snapshot = account.tenant.session(&old.id).await?.session.snapshot().await?;
         let opening = Opening { beside: Some(to.id.clone()), ..account.tenant.opening(&old.id) };
         account.tenant.create_as(&new.id, false, Some(snapshot), opening).await?;

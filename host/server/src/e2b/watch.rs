@@ -30,6 +30,8 @@ use crate::{
 
 /// Names under a folder that is watched.
 const ENTRIES_MAX: usize = 10_000;
+/// Bytes of their paths.
+const NAMES_BYTES_MAX: usize = 2 << 20;
 /// Watchers of a tenant, streams among them.
 const WATCHERS_MAX: usize = 64;
 /// Time for which a watcher is kept that no client asks about.
@@ -128,6 +130,7 @@ fn watched(object: &Map<String, Value>) -> Result<Watched, Problem> {
 /// Reads the names in a folder and their states.
 fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
     let mut look = Look::new();
+    let mut left = NAMES_BYTES_MAX;
     let mut unseen = vec![(watched.place.clone(), String::new())];
     while let Some((folder, prefix)) = unseen.pop() {
         let names = match names(files, &folder) {
@@ -143,7 +146,12 @@ fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
                 let detail = format!("there are more than {ENTRIES_MAX} names to watch");
                 return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "limit", detail));
             }
+            // THREAT: T13
             let path = format!("{prefix}{name}");
+            left = left.checked_sub(path.len()).ok_or_else(|| {
+                let detail = format!("the names to watch have more than {NAMES_BYTES_MAX} bytes");
+                Problem::new(StatusCode::PRECONDITION_FAILED, "limit", detail)
+            })?;
             // The time of a folder changes with what is in it, which is told of by itself.
             let is_folder = found.kind == FileKind::Directory;
             let (size, modified) = if is_folder { (0, 0) } else { (found.size, found.modified) };

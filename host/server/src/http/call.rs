@@ -3,8 +3,12 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum_core::body::Body;
-use bytes::Bytes;
-use cellar_core::{limits::REQUEST_VALUES_MAX, mime::json_values};
+use bytes::{Bytes, BytesMut};
+use cellar_core::{
+    budget::{Budget, Lease},
+    limits::REQUEST_VALUES_MAX,
+    mime::json_values,
+};
 use http::{Method, StatusCode, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
@@ -16,6 +20,8 @@ use crate::{access::Grant, problem::Problem, tenant::Tenant};
 
 /// Timeout of the body of a request, other than a file.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a body that are on nobody's account.
+pub(crate) const FREE_BYTES: usize = 64 << 10;
 /// Bytes of an Idempotency-Key.
 const KEY_BYTES_MAX: usize = 255;
 /// Header that tells a worker its tenant's usage of the quotas that are counted in the process in front, in the form of
@@ -34,8 +40,8 @@ pub(crate) struct Call {
 
 impl Call {
     /// Reads the body of a request, other than a file.
-    pub(crate) async fn body(&mut self) -> Result<Bytes, Problem> {
-        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max).await
+    pub(crate) async fn body(&mut self) -> Result<Buffered, Problem> {
+        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max, &self.tenant.buffers).await
     }
 
     /// Takes the body, to be read as a stream.
@@ -80,11 +86,33 @@ pub(crate) fn is_read(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// Reads the body of a request, other than a file, of at most `most` bytes.
+/// A body that was read, on its tenant's account until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Buffered {
+    pub(crate) bytes: Bytes,
+    pub(crate) lease: Lease,
+}
+
+impl std::ops::Deref for Buffered {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Refusal of bytes that a tenant's budget has not left.
+pub(crate) fn no_buffers() -> Problem {
+    let detail = "this tenant has as many bytes on their way in as it may; send less at once";
+    Problem::limit("buffered_bytes", detail, Duration::from_secs(1))
+}
+
+/// Reads the body of a request, other than a file, of at most `most` bytes. [`FREE_BYTES`] of it are on nobody's account,
+/// since requests under way are bounded.
 ///
 /// # Errors
-/// It is too large, takes too long to come, or breaks off.
-pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem> {
+/// It is too large, takes too long to come, or breaks off, or the budget has not so many bytes left.
+pub(crate) async fn read_body(body: Body, most: usize, budget: &Budget) -> Result<Buffered, Problem> {
     let too_large = || {
         let detail = format!("the body of this request may have {most} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail)
@@ -93,16 +121,30 @@ pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem>
     if body.size_hint().lower() > most as u64 {
         return Err(too_large());
     }
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect());
-    match read.await {
-        Err(_) => {
-            let detail = format!("the body took more than {} seconds to come", BODY_TIMEOUT.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail))
+    // THREAT: T13
+    let lease = budget.take(0).ok_or_else(no_buffers)?;
+    let mut body = Limited::new(body, most);
+    let read = async {
+        let mut gathered = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => too_large(),
+                false => Problem::bad("the body broke off"),
+            })?;
+            let Some(data) = frame.data_ref() else { continue };
+            let free = FREE_BYTES.saturating_sub(gathered.len());
+            if !lease.grow(data.len().saturating_sub(free)) {
+                return Err(no_buffers());
+            }
+            gathered.extend_from_slice(data);
         }
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::bad("the body broke off")),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-    }
+        Ok(gathered.freeze())
+    };
+    let read = tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(|_| {
+        let detail = format!("the body took more than {} seconds to come", BODY_TIMEOUT.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail)
+    })?;
+    Ok(Buffered { bytes: read?, lease })
 }
 
 /// Message for a path that is not UTF-8.

@@ -1,9 +1,21 @@
 //! WebSockets: a request becomes a connection that carries frames both ways.
 
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
 use axum_core::{body::Body, response::Response};
+use cellar_core::budget::{Budget, Lease};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -15,7 +27,67 @@ use tokio_tungstenite::{
 use crate::problem::Problem;
 
 /// A connection that carries frames.
-pub(crate) type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
+pub(crate) type WebSocket = WebSocketStream<Metered>;
+
+/// Bytes of a message that are on nobody's account.
+const FREE_BYTES: usize = 64 << 10;
+
+/// A stream whose bytes are on a tenant's account from when they are read until their message is handed on.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    stream: TokioIo<Upgraded>,
+    lease: Arc<Lease>,
+    free: usize,
+    /// Messages that were handed on, so that bytes are free again.
+    handed_on: Arc<AtomicBool>,
+}
+
+/// Account of what is read from a WebSocket.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    lease: Arc<Lease>,
+    handed_on: Arc<AtomicBool>,
+}
+
+impl Account {
+    /// Takes over the bytes that were read so far, which are those of the messages that came.
+    pub(crate) fn message(&self) -> Lease {
+        self.handed_on.store(true, Ordering::Relaxed);
+        self.lease.split()
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        if self.handed_on.swap(false, Ordering::Relaxed) {
+            self.free = FREE_BYTES;
+        }
+        let read = into.filled().len().saturating_sub(before);
+        let counted = read.saturating_sub(self.free);
+        self.free = self.free.saturating_sub(read);
+        // THREAT: T13
+        if !self.lease.grow(counted) {
+            return Poll::Ready(Err(io::Error::other("the tenant has as many bytes on their way in as it may")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
 
 /// True if a header has a word among others.
 fn has(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
@@ -57,7 +129,8 @@ pub(crate) fn upgrade(
     parts: Parts,
     protocol: Option<&'static str>,
     bytes_max: usize,
-) -> Result<(Response, impl Future<Output = Option<WebSocket>> + Send + use<>), Problem> {
+    budget: &Budget,
+) -> Result<(Response, impl Future<Output = Option<(WebSocket, Account)>> + Send + use<>), Problem> {
     let headers = &parts.headers;
     if !is_own_origin(headers) {
         let detail = "a page of another origin may open no WebSocket here";
@@ -80,12 +153,16 @@ pub(crate) fn upgrade(
     if let Some(protocol) = protocol {
         answered.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     }
+    let lease = Arc::new(budget.take(0).ok_or_else(super::no_buffers)?);
     let upgraded = hyper::upgrade::on(Request::from_parts(parts, ()));
     let connection = async move {
         let upgraded =
             upgraded.await.inspect_err(|error| tracing::debug!(%error, "a WebSocket did not come about")).ok()?;
         let limits = WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
-        Some(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await)
+        let account = Account { lease: lease.clone(), handed_on: Arc::default() };
+        let stream = TokioIo::new(upgraded);
+        let stream = Metered { stream, lease, free: FREE_BYTES, handed_on: account.handed_on.clone() };
+        Some((WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits)).await, account))
     };
     Ok((response, connection))
 }
@@ -130,7 +207,7 @@ mod tests {
                 request = request.header(*name, *value);
             }
             let parts = request.body(()).expect("a request").into_parts().0;
-            upgrade(parts, Some("x"), 1).map(|(response, _)| response)
+            upgrade(parts, Some("x"), 1, &Budget::new(1)).map(|(response, _)| response)
         };
         let whole = [
             ("connection", "keep-alive, Upgrade"),

@@ -15,7 +15,7 @@ use crate::{
     access::Grant,
     http::{
         State,
-        websocket::{WebSocket, speaks, upgrade},
+        websocket::{Account, WebSocket, speaks, upgrade},
     },
     problem::{Answer, Problem},
 };
@@ -29,7 +29,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) fn connect(state: &State, entry: &Entry, kernels: &Kernels, (parts, grant): (Parts, Grant)) -> Answer {
     let is_newer = speaks(&parts.headers, Form::OFFSETS);
     let form = if is_newer { Form::Offsets } else { Form::Json };
-    let (response, connection) = upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX)?;
+    let (response, connection) =
+        upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX, &kernels.tenant.buffers)?;
     let permit = state.shares.take(&kernels.tenant.name)?;
     let (client, room) = entry.kernel.connect(form).zip(kernels.connection()).ok_or_else(|| {
         let detail = "so many clients are connected that there is no room for another";
@@ -51,7 +52,12 @@ pub(super) fn connect(state: &State, entry: &Entry, kernels: &Kernels, (parts, g
 
 /// Carries messages both ways, until the client, the kernel or the server ends the connection, or its token is not valid
 /// any more.
-async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>, revoked: impl Future<Output = ()>) {
+async fn carry(
+    (socket, account): (WebSocket, Account),
+    client: Client,
+    over: impl Future<Output = ()>,
+    revoked: impl Future<Output = ()>,
+) {
     let Client { hearing, mut speaking } = client;
     let (mut sink, mut stream) = socket.split();
     let stalled = speaking.stalled();
@@ -64,9 +70,11 @@ async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>
                 // They are answered below this.
                 _ => continue,
             };
+            let lease = account.message();
             if !hearing.hear(frame).await {
                 return;
             }
+            drop(lease);
         }
     };
     let mut over = std::pin::pin!(over);

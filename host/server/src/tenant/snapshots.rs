@@ -11,6 +11,10 @@ use crate::{access::now, problem::Problem};
 
 /// Name of the folder of snapshots, which no session can have.
 const SNAPSHOTS: &str = ".snapshots";
+/// Snapshots that are made at once for all tenants. A tenant makes one at a time.
+pub(crate) const MADE_MAX: usize = 4;
+/// Time for which a request waits until its snapshot may be made.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Snapshots that a tenant may keep.
 const SNAPSHOTS_MAX: usize = 10_000;
 
@@ -25,8 +29,24 @@ impl Tenant {
         is_snapshot_name(id).then(|| self.snapshots().join(id))
     }
 
+    /// Waits until a snapshot of this tenant may be made: each is in memory as a whole.
+    pub(crate) async fn snapshot_turn(&self) -> Result<impl Sized + use<'_>, Problem> {
+        // THREAT: T13
+        let (own, all) = &self.snapshots;
+        let taken = async { Ok::<_, tokio::sync::AcquireError>((own.acquire().await?, all.acquire().await?)) };
+        let late = || Problem::limit("snapshots", "snapshots of this tenant are being made", Duration::from_secs(5));
+        match tokio::time::timeout(TURN_TIMEOUT, taken).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(late()),
+        }
+    }
+
     /// Keeps the state of a session under an id.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub(crate) async fn take_snapshot(&self, session: &str) -> Result<SnapshotJson, Problem> {
+        let _turn = self.snapshot_turn().await?;
         let snapshot = self.session(session).await?.session.snapshot().await?;
         self.keep_snapshot(snapshot, minted("snap")).await
     }
@@ -55,6 +75,7 @@ impl Tenant {
     /// Reads a snapshot.
     pub(crate) async fn snapshot(&self, id: &str) -> Result<Snapshot, Problem> {
         let file = self.snapshot_file(id).ok_or_else(|| Problem::unknown("snapshot"))?;
+        let _turn = self.snapshot_turn().await?;
         let bytes = on_a_thread(move || fs::read(file)).await?;
         let bytes = bytes.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Problem::unknown("snapshot"),
