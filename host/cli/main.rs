@@ -92,7 +92,10 @@ fn log_to_stderr(command: &Command) {
         Command::Serve(arguments) => (true, serve::logs_json(arguments)),
         _ => (false, false),
     };
-    let usual = if is_server { "warn,rmcp=off,cellar_server::requests=info" } else { "warn,rmcp=off" };
+    let usual = match is_server {
+        true => "warn,rmcp=off,cellar_server::requests=info,cellar_server::lifecycle=info",
+        false => "warn,rmcp=off",
+    };
     let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     if is_json {
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);

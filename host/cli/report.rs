@@ -353,7 +353,8 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         }
         Error::SessionBusy(_) => "wait until the run that uses it has ended, or choose another name",
         Error::Snapshot(SnapshotError::File(error)) if is_of_another_build(error) => {
-            "use the build that made it, or remove the session with `cellar session remove NAME`"
+            "name its guest with --guest, such as python-data, or use the build that made it; or remove the session with \
+             `cellar session remove NAME`"
         }
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
         Error::Replay(ReplayError::File(error)) if is_of_another_build(error) => "use the build that made it",

@@ -23,9 +23,8 @@ use crate::{
     socket::SessionDoors,
 };
 
-/// Target of the lines of the log that tell of the start and the end, and of each request; they are in the log unless
-/// `CELLAR_LOG` says otherwise.
-const LOG: &str = "cellar_server::requests";
+/// Target of the lines of the log that tell of the start and the end.
+const LOG: &str = "cellar_server::lifecycle";
 
 /// Returns true if the configuration of a server asks for logs as JSON objects. Errors of the configuration are reported when
 /// the server starts.

@@ -600,7 +600,7 @@ impl TenantConfig {
     /// As [`Granted::new`], also for each template; a template that it is allowed is not there.
     pub fn check(&self) -> Result<(), SetupError> {
         let file = self.overrides.file()?;
-        for name in self.templates.iter().flatten().filter(|name| !file.templates.contains_key(*name)) {
+        if let Some(name) = self.templates.iter().flatten().find(|name| !file.templates.contains_key(*name)) {
             return Err(SetupError::Usage {
                 message: format!("there is no template `{name}`"),
                 hint: format!("`[templates.{name}]` in the `cellar.toml` of the tenant makes one"),

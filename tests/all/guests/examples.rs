@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
+    io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -90,6 +91,22 @@ fn stdio_from_node() {
 #[test]
 fn mcp() {
     Newcomer::new().check(python_of("mcp"), "mcp_client.py", "mcp_client.py.expected");
+}
+
+/// Its model is a script behind an endpoint of this machine, which holds it to what the agent says.
+#[test]
+fn agent() {
+    let newcomer = Newcomer::new();
+    let mut model = newcomer.command("python3");
+    let mut model = model.arg(root().join("fixtures/mcp/scripted_model.py")).spawn().expect("it starts");
+    let mut url = String::new();
+    BufReader::new(model.stdout.take().expect("a pipe")).read_line(&mut url).expect("an address");
+    let mut command = newcomer.command(python_of("mcp"));
+    let variables = [("OPENAI_BASE_URL", url.trim()), ("OPENAI_API_KEY", "scripted"), ("OPENAI_MODEL", "scripted")];
+    let ended = run(command.arg(examples().join("agent.py")).envs(variables));
+    let _ = model.kill();
+    let _ = model.wait();
+    check("agent.py.expected", ended);
 }
 
 #[test]

@@ -60,7 +60,13 @@ impl Served {
         let mut command = cellar_with_guests(["serve", "--listen", "127.0.0.1:0", "--store", store]);
         let mut process = command.args(arguments).envs(variables.to_vec()).stderr(errors).spawn().expect("starts");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
-        let lines: Vec<String> = output.lines().take(3).map(|line| line.expect("a line")).collect();
+        let mut output = output.lines().map(|line| line.expect("a line"));
+        let first = output.next().expect("it serves");
+        if let Ok(told) = serde_json::from_str::<Value>(&first) {
+            let [address, token] = ["address", "token"].map(|key| told[key].as_str().unwrap_or_default().to_owned());
+            return Served { process, address, token, lines: vec![first], _isolated: isolated };
+        }
+        let lines: Vec<String> = std::iter::once(first).chain(output.take(2)).collect();
         assert_eq!(lines.len(), 3, "it does not serve");
         let address = lines[0].split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
         let token = lines[1].strip_prefix("token: ").unwrap_or_default().to_owned();
@@ -538,7 +544,9 @@ fn files_go_in_and_out_whole() {
 fn what_was_acknowledged_is_back_after_a_kill() {
     let store = tempfile::tempdir().expect("a folder");
     let served = Served::start(store.path(), &[]);
-    let (first, second) = (served.session(json!({})), served.session(json!({"input": true})));
+    // The command line has the guests of its configuration.
+    let first = served.session(json!({"guest": "python"}));
+    let second = served.session(json!({"input": true}));
     for n in 1..=5 {
         served.run(&first, "py", &format!("count = {n}; open('file', 'w').write('{n}')"));
     }

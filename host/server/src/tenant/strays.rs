@@ -1,7 +1,7 @@
 //! Sessions that their clients do not look after: those of connections, and those that a model names. They end when nobody
 //! has used them for a while.
 
-use cellar_hub::{HubError, SessionEntry};
+use cellar_hub::SessionEntry;
 
 use super::{Served, Tenant};
 use crate::{access::now, problem::Problem};
@@ -48,8 +48,7 @@ impl Tenant {
             }
             Err(problem) => return Err(problem),
         }
-        let entry = self.hub.session(name).map_err(HubError::from)?;
-        Ok((entry, true))
+        Ok((self.hub.session(name)?, true))
     }
 
     /// Has a session end when it is not used for a while.

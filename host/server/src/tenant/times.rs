@@ -207,5 +207,9 @@ mod tests {
         assert!(times.is_over("a", 10) && !times.is_over("a", 9) && !times.is_over("b", 100));
         times.forget("a");
         assert_eq!(times.over(10), ["gone"]);
+        times.ends_unused("stray", 20, 5);
+        assert_eq!(times.unused_end("stray"), Some((20, 5)));
+        times.ends("stray", Some(30));
+        assert_eq!(times.unused_end("stray"), None, "it ends then, whether it is used or not");
     }
 }

@@ -1,4 +1,4 @@
-//! What callers of `/v1` may ask for when they open a session, and templates of the operator.
+//! Grants that callers of `/v1` ask for when they open a session, and templates of the operator.
 
 use super::{tenants::Tenants, *};
 
@@ -57,7 +57,7 @@ fn sessions_have_a_guest_an_environment_and_limits_of_their_own_and_keep_them() 
     check(&Served::start(store.path(), &[]));
 }
 
-/// What a caller asks for is bounded by its tenant, and by the template that it names; a template is named where the tenant may.
+/// Requests are bounded by the tenant, and by the template that they name; a template is named where the tenant may.
 #[test]
 fn templates_grant_what_the_operator_wrote_and_callers_get_no_more() {
     let text = "[limits]\nmemory_mib = 128\n\

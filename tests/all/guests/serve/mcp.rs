@@ -360,3 +360,57 @@ fn a_session_of_the_protocol_is_ended_by_its_tenant_alone() {
     assert_ne!(asked(&blue, "GET"), 200);
     assert_eq!((asked(&red, "POST"), asked(&red, "DELETE"), asked(&red, "POST")), (200, 204, 404));
 }
+
+/// Calls with the session of the protocol that `initialize` began, and what is kept of it.
+#[test]
+fn the_session_of_a_connection_outlives_the_server_and_ends_with_it_unless_it_was_named() {
+    let tenants = tenants::Tenants::new("[tenants.red]\n");
+    let red = tenants.token(&["new", "--tenant", "red"]);
+    let accept = ("Accept", "application/json, text/event-stream");
+    let headers = [accept, ("Content-Type", "application/json")];
+    let begin = |served: &Served| {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
+        let begun = served.ask_as(&red, "POST", "/mcp", &headers, body.as_bytes());
+        begun.header("mcp-session-id").expect("a session").to_owned()
+    };
+    let eval = |served: &Served, session: &str, arguments: Value| {
+        let params = json!({"name": "eval", "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).to_string();
+        let named = [&headers[..], &[("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]].concat();
+        let text = served.ask_as(&red, "POST", "/mcp", &named, body.as_bytes()).text();
+        let line = text.lines().find_map(|line| line.strip_prefix("data: ").filter(|line| line.contains("\"id\"")));
+        let answer: Value = serde_json::from_str(line.unwrap_or(&text)).unwrap_or_else(|_| panic!("{text}"));
+        answer["result"]["structuredContent"].clone()
+    };
+    let end = |served: &Served, session: &str| {
+        let named = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")];
+        served.ask_as(&red, "DELETE", "/mcp", &named, b"").status
+    };
+    let kept = |served: &Served| -> Vec<Value> {
+        let listed = served.ask_as(&red, "GET", "/v1/sessions", &[], b"").json();
+        listed["sessions"].as_array().expect("a list").clone()
+    };
+    let served = tenants.serve();
+    let (first, second) = (begin(&served), begin(&served));
+    let name = eval(&served, &first, json!({"language": "js", "code": "var n = 1"}))["session"].clone();
+    eval(&served, &second, json!({"language": "js", "code": "var n = 2"}));
+    assert_eq!(kept(&served).len(), 2);
+    let left = kept(&served)[0]["expiresAt"].as_u64().expect("an end") - now();
+    assert!((23 * 3_600..=24 * 3_600).contains(&left), "{left}");
+    assert_eq!(end(&served, &second), 204);
+    assert_eq!(kept(&served).len(), 1, "it ends with its connection");
+    // The same client goes on where it was when the server was started again.
+    served.signal("-TERM");
+    assert_eq!(served.ended(), Some(0));
+    let served = tenants.serve();
+    let again = eval(&served, &first, json!({"language": "js", "code": "n"}));
+    assert_eq!((&again["output"], &again["session"], &again["isNew"]), (&json!("1"), &name, &json!(false)), "{again}");
+    // One that a call has named stays.
+    let third = begin(&served);
+    let own = eval(&served, &third, json!({"language": "js", "code": "var n = 3"}))["session"].clone();
+    eval(&served, &third, json!({"session": own, "language": "js", "code": "n"}));
+    assert_eq!(end(&served, &third), 204);
+    assert!(kept(&served).iter().any(|session| session["session"] == own));
+}

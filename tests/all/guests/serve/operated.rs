@@ -1,4 +1,4 @@
-//! What operators see of a server, and how it starts.
+//! Instruments of operators, and how a server starts.
 
 use super::{tenants::Tenants, *};
 
@@ -73,7 +73,7 @@ fn an_address_that_is_none_is_refused_with_examples() {
     assert!(odd.code == 2 && odd.stderr.contains("such as 8700"), "{}", odd.stderr);
 }
 
-/// What a server whose address is a port alone writes with this configuration while it starts, answers a request and stops.
+/// Returns what a server whose address is a port alone writes with this configuration while it starts, answers a request and stops.
 fn log_of(text: &str, lines: usize) -> (String, String) {
     let (_folder, path) = config(text);
     let store = tempfile::tempdir().expect("a folder");
