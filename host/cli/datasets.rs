@@ -67,7 +67,7 @@ fn publish(datasets: &Datasets, arguments: &DatasetPublish) -> Result<(), CliErr
     let cannot_read = |source| CliError::Read { path: arguments.file.clone(), source };
     let mut from: Box<dyn io::Read> = match arguments.file.as_path() == Path::new("-") {
         true => Box::new(io::stdin()),
-        false => Box::new(File::open(&arguments.file).map_err(cannot_read)?),
+        false => Box::new(cellar_core::files::open_input(&arguments.file).map_err(cannot_read)?),
     };
     let mut writer = datasets.writer(&arguments.name)?;
     let mut piece = vec![0; 256 << 10];

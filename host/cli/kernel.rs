@@ -1,6 +1,6 @@
 //! `cellar kernel`: kernels for Jupyter. What they answer is in `cellar_jupyter`; here is how they are found and started.
 
-use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+use std::{io::Read as _, path::Path, sync::Arc};
 
 use cellar_config::Overrides;
 use cellar_engine::{GuestName, Language, config::Stops, guests::guest_status};
@@ -27,7 +27,8 @@ const CONNECTION_BYTES_MAX: u64 = 64 << 10;
 pub(crate) async fn run(folders: &Folders, arguments: KernelRun) -> Result<u8, CliError> {
     let path = arguments.connection;
     let mut bytes = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(CONNECTION_BYTES_MAX).read_to_end(&mut bytes));
+    let read =
+        cellar_core::files::open_input(&path).and_then(|file| file.take(CONNECTION_BYTES_MAX).read_to_end(&mut bytes));
     read.map_err(|source| CliError::Read { path, source })?;
     let connection = Connection::parse(&bytes)?;
     let overrides = Overrides::from(&arguments.granted);

@@ -1,7 +1,6 @@
 //! Cells from a file: a run as JSON, a notebook, or source with `# %%` (Python) or `// %%` (JavaScript) before each cell.
 
 use std::{
-    fs::File,
     io::{self, Read},
     path::Path,
     time::Duration,
@@ -115,7 +114,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     let read = if is_stdin(file) {
         io::stdin().lock().take(limit).read_to_end(&mut bytes)
     } else {
-        File::open(file).and_then(|open| open.take(limit).read_to_end(&mut bytes))
+        cellar_core::files::open_input(file).and_then(|open| open.take(limit).read_to_end(&mut bytes))
     };
     match read {
         Ok(_) => Ok(bytes),

@@ -3,6 +3,7 @@
 mod functions;
 mod patches;
 mod prelude;
+mod threats;
 mod words;
 
 use std::{

@@ -5,6 +5,7 @@ use cellar_secrets::{hide, hide_bytes, hide_json, hide_text};
 
 /// The answer of a call without credentials. Costs one pass over it.
 pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, CallError> {
+    // THREAT: T08
     match result {
         Ok(Response::Json(text)) => Ok(Response::Json(hide_json(text))),
         Ok(Response::Text(text)) => Ok(Response::Text(hide_text(text))),

@@ -9,7 +9,6 @@ mod toml;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -383,7 +382,7 @@ impl Grants for Config {
 /// largest file.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    cellar_core::files::open_input(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("it has more than {} MiB", FILE_BYTES_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

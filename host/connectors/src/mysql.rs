@@ -62,7 +62,7 @@ impl Server {
             .stmt_cache_size(0)
             // THREAT: T14
             .max_allowed_packet(Some(message_bytes_max))
-            .setup(vec!["SET time_zone = '+00:00'"])
+            .setup(vec!["SET time_zone = '+00:00'".to_owned(), plain_mode()])
             .pool_opts(PoolOpts::new().with_constraints(kept).with_reset_connection(true));
         Ok(Server { opts, pool: OnceLock::new() })
     }
@@ -70,6 +70,16 @@ impl Server {
     fn pool(&self) -> Pool {
         self.pool.get_or_init(|| Pool::new(self.opts.clone())).clone()
     }
+}
+
+/// Statement that takes the words out of the session's mode by which strings and names are written in another way than
+/// [`sql::read`] knows.
+fn plain_mode() -> String {
+    // THREAT: T15
+    const WORDS: [&str; 8] =
+        ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI", "ORACLE", "MSSQL", "DB2", "MAXDB", "POSTGRESQL"];
+    let mode = WORDS.iter().fold("@@sql_mode".to_owned(), |mode, word| format!("REPLACE({mode}, '{word}', '')"));
+    format!("SET sql_mode = TRIM(BOTH ',' FROM REGEXP_REPLACE({mode}, ',+', ','))")
 }
 
 impl Source for Mysql {

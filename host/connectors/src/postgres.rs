@@ -35,7 +35,7 @@ mod binary;
 mod sized;
 
 use binary::{kind, value};
-use sized::{NO_BUDGET, Sized, SizedTls, TOO_LARGE};
+use sized::{Fault, Sized, SizedTls};
 
 /// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
@@ -54,11 +54,18 @@ pub(crate) struct Postgres {
 pub(crate) struct Server {
     config: Config,
     tls: Option<MakeRustlsConnect>,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Open>>,
     /// Bytes of a message of the server: no row may have more.
     message_bytes_max: usize,
     /// Budget of the messages that are being read.
     budget: Budget,
+}
+
+/// An open connection.
+struct Open {
+    client: Client,
+    /// Bound that it was closed for.
+    fault: Fault,
 }
 
 /// Connection without TLS.
@@ -82,10 +89,14 @@ impl Source for Postgres {
         Box::pin(async move {
             let server = server.map_err(|reason| unready(&reason))?;
             let (statement, arguments) = queries.statement(&request)?;
-            let client = server.client().await?;
-            let asking = Asking::new(&server, &client);
-            let rows = read(&client, &statement.text, &statement.names, &arguments, &request).await;
-            let rows = match rows {
+            let open = server.client().await?;
+            let client = &open.client;
+            let asking = Asking::new(&server, client);
+            let rows = read(client, &statement.text, &statement.names, &arguments, &request).await;
+            let rows = match rows.map_err(|error| match open.fault.get() {
+                Some(fault) => FetchError::new(FetchFault::Limit, *fault),
+                None => error,
+            }) {
                 // The server may have been told to stop, or still be busy with the statement.
                 Err(error) if error.fault != FetchFault::Failed => return Err(error),
                 rows => rows,
@@ -94,7 +105,7 @@ impl Source for Postgres {
             let is_ended = client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()").await.is_ok();
             asking.done();
             if is_ended {
-                server.put_back(client);
+                server.put_back(open);
             }
             rows
         })
@@ -104,12 +115,12 @@ impl Source for Postgres {
         let server = self.server.clone();
         Box::pin(async move {
             let server = server.map_err(|reason| unready(&reason))?;
-            let client = server.client().await?;
-            let row = client.query_one("select current_setting('server_version')", &[]).await;
+            let open = server.client().await?;
+            let row = open.client.query_one("select current_setting('server_version')", &[]).await;
             let row = row.map_err(|error| translated(&error, CONNECT_TIMEOUT))?;
             let version: &str = row.try_get(0).unwrap_or_default();
             let version = format!("PostgreSQL {version}");
-            server.put_back(client);
+            server.put_back(open);
             Ok(version)
         })
     }
@@ -143,12 +154,12 @@ impl Server {
         }
     }
 
-    async fn client(&self) -> Result<Client, FetchError> {
+    async fn client(&self) -> Result<Open, FetchError> {
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(client) = idle else { break };
-            if !client.is_closed() {
-                return Ok(client);
+            let Some(open) = idle else { break };
+            if !open.client.is_closed() {
+                return Ok(open);
             }
         }
         let unreachable = |error: tokio_postgres::Error| match error.as_db_error() {
@@ -156,30 +167,30 @@ impl Server {
             Some(error) => FetchError::failed(format!("the database refuses the connection: {}", error.message())),
             None => FetchError::failed("the database cannot be reached"),
         };
-        let (most, budget) = (self.message_bytes_max, self.budget.clone());
+        let (most, budget, fault) = (self.message_bytes_max, self.budget.clone(), Fault::default());
         match &self.tls {
             Some(tls) => {
-                let tls = SizedTls { tls: tls.clone(), most, budget };
+                let tls = SizedTls { tls: tls.clone(), most, budget, fault: fault.clone() };
                 let (client, connection) = self.config.connect(tls).await.map_err(unreachable)?;
                 tokio::spawn(connection);
-                Ok(client)
+                Ok(Open { client, fault })
             }
             None => {
                 let failed = |_| FetchError::failed("the database cannot be reached");
                 let socket = socket(&self.config).await.map_err(failed)?;
-                let socket =
-                    Sized::new(socket, most, &budget).map_err(|error| FetchError::failed(error.to_string()))?;
+                let socket = Sized::new(socket, most, &budget, fault.clone())
+                    .map_err(|error| FetchError::failed(error.to_string()))?;
                 let (client, connection) = self.config.connect_raw(socket, NoTls).await.map_err(unreachable)?;
                 tokio::spawn(connection);
-                Ok(client)
+                Ok(Open { client, fault })
             }
         }
     }
 
-    fn put_back(&self, client: Client) {
+    fn put_back(&self, open: Open) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX && !client.is_closed() {
-            idle.push(client);
+        if idle.len() < IDLE_MAX && !open.client.is_closed() {
+            idle.push(open);
         }
     }
 }
@@ -256,7 +267,7 @@ async fn read(
     let timeout = request.bounds.timeout;
     let left = request.deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
     let begin = format!(
-        "BEGIN READ ONLY; SET LOCAL statement_timeout = {left}; SET LOCAL lock_timeout = {left}; SET LOCAL TimeZone = 'UTC'"
+        "BEGIN READ ONLY; SET LOCAL statement_timeout = {left}; SET LOCAL lock_timeout = {left}; SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on"
     );
     client.batch_execute(&begin).await.map_err(|error| translated(&error, timeout))?;
     let asked = client.prepare(text).await.map_err(|error| translated(&error, timeout))?;
@@ -310,15 +321,6 @@ fn written(text: &str, columns: &[Column]) -> Option<String> {
 /// Converts an error of a statement, including PostgreSQL's message, since the statement is the cell's own.
 fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
     let Some(said) = error.as_db_error() else {
-        // What the connection broke off for is told where it is a bound of a fetch.
-        let mut cause: Option<&dyn std::error::Error> = Some(error);
-        while let Some(error) = cause {
-            let told = error.to_string();
-            if let Some(bound) = [TOO_LARGE, NO_BUDGET].into_iter().find(|bound| told == *bound) {
-                return FetchError::new(FetchFault::Limit, bound);
-            }
-            cause = error.source();
-        }
         // What cannot be sent says what it was given.
         let source = std::error::Error::source(error).map(ToString::to_string);
         return match source.filter(|_| error.to_string().contains("parameter")) {

@@ -125,7 +125,6 @@ pub(crate) struct Rows {
     bytes: usize,
     bounds: Bounds,
     deadline: Instant,
-    /// Its bytes in the budget of all fetches of this process.
     lease: Lease,
 }
 
@@ -184,9 +183,7 @@ impl Rows {
             return Err(too_many_bytes(&self.bounds));
         }
         // THREAT: T13
-        if !self.lease.grow(self.bytes.saturating_sub(before)) {
-            return Err(no_budget());
-        }
+        self.lease.grow(self.bytes.saturating_sub(before)).then_some(()).ok_or_else(no_budget)?;
         if self.count.is_multiple_of(1_024) && Instant::now() > self.deadline {
             return Err(FetchError::timeout(self.bounds.timeout));
         }
@@ -224,9 +221,8 @@ pub(crate) fn too_many_rows(bounds: &Bounds) -> FetchError {
     FetchError::new(FetchFault::Limit, message)
 }
 
-/// Error of a fetch whose rows find no budget.
 fn no_budget() -> FetchError {
-    FetchError::new(FetchFault::Limit, "all fetches of this host together have as many rows as they may; try again")
+    FetchError::new(FetchFault::Limit, "all fetches together have as many rows as they may; try again")
 }
 
 pub(crate) fn too_many_bytes(bounds: &Bounds) -> FetchError {

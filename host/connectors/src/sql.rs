@@ -36,9 +36,54 @@ pub(crate) fn value_of<'a>(name: &str, arguments: &'a Map<String, Value>) -> Opt
     }
 }
 
+/// Functions and words that reach files, programs and other servers, or that steer the server or the session. A role that
+/// only reads may call none of them; a role that may is refused here. `*` stands for whatever follows.
+const MYSQL_DENIED: [&str; 6] = ["load_file", "outfile", "dumpfile", "sys_exec", "sys_eval", "sys_get"];
+const POSTGRES_DENIED: [&str; 36] = [
+    "pg_read_file*",
+    "pg_read_binary_file*",
+    "pg_ls_*",
+    "pg_stat_file*",
+    "pg_file_*",
+    "pg_logdir_ls*",
+    "lo_*",
+    "lowrite",
+    "loread",
+    "dblink*",
+    "postgres_fdw_*",
+    "set_config",
+    "query_to_xml*",
+    "cursor_to_xml*",
+    "database_to_xml*",
+    "schema_to_xml*",
+    "ts_stat",
+    "crosstab*",
+    "connectby*",
+    "xslt_process",
+    "xpath_table",
+    "pg_reload_conf",
+    "pg_rotate_logfile*",
+    "pg_terminate_backend",
+    "pg_cancel_backend",
+    "pg_switch_wal",
+    "pg_create_*",
+    "pg_drop_*",
+    "pg_promote",
+    "pg_logical_*",
+    "pg_replication_*",
+    "pg_backup_*",
+    "pg_start_backup",
+    "pg_stop_backup",
+    "pg_wal_replay_*",
+    "pg_import_system_collations",
+];
+const SQLITE_DENIED: [&str; 5] = ["load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"];
+
 /// Parses a statement with `:name` for parameters, which is to be given these arguments: a list behind `in` stands for its
 /// values. Only reading statements are accepted. The database itself prevents
-/// writes; this check prevents what the database does not, such as `COPY … TO PROGRAM`.
+/// writes; this check prevents what the database does not, such as `INTO OUTFILE`.
+///
+/// The statement is sent without its comments, so that nothing depends on what the server takes for one.
 ///
 /// # Errors
 /// The statement is not accepted: the reason in words.
@@ -50,11 +95,16 @@ pub(crate) fn read(text: &str, dialect: Dialect, arguments: &Map<String, Value>)
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let skipped = skipped(rest, dialect)?;
         if skipped > 0 {
+            // THREAT: T15
             let piece = &rest[..skipped];
-            if is_ended && !is_blank(piece) {
+            if is_blank(piece) {
+                statement.text.push_str(if is_hint(piece) { piece } else { " " });
+            } else if is_ended {
                 return Err("one statement at a time".to_owned());
+            } else {
+                words.extend(name_in(piece, dialect));
+                statement.text.push_str(piece);
             }
-            statement.text.push_str(piece);
             at = at.saturating_add(skipped);
             continue;
         }
@@ -62,8 +112,18 @@ pub(crate) fn read(text: &str, dialect: Dialect, arguments: &Map<String, Value>)
         if is_ended && !first.is_whitespace() && first != ';' {
             return Err("one statement at a time".to_owned());
         }
+        if rest.starts_with("--") {
+            // Two signs, which no server shall take for the beginning of a comment.
+            statement.text.push_str("- ");
+            at = at.saturating_add(1);
+            continue;
+        }
         let length = word_length(rest);
         if length > 0 {
+            let behind = rest.get(length..).unwrap_or_default();
+            if dialect == Dialect::Postgres && rest[..length].eq_ignore_ascii_case("u") && behind.starts_with("&\"") {
+                return Err("names are not written by code points".to_owned());
+            }
             words.push(rest[..length].to_ascii_lowercase());
             statement.text.push_str(&rest[..length]);
             at = at.saturating_add(length);
@@ -96,6 +156,12 @@ pub(crate) fn read(text: &str, dialect: Dialect, arguments: &Map<String, Value>)
         statement.text.push(first);
         at = at.saturating_add(first.len_utf8());
     }
+    check_words(&words, dialect)?;
+    Ok(statement)
+}
+
+/// Checks the words of a statement: the first reads, and none reaches beyond tables.
+fn check_words(words: &[String], dialect: Dialect) -> Result<(), String> {
     let first = words.first().map_or("", String::as_str);
     let is_read = match dialect {
         Dialect::Mysql => ["select", "with", "show", "describe", "desc", "explain", "values", "table"].contains(&first),
@@ -105,11 +171,22 @@ pub(crate) fn read(text: &str, dialect: Dialect, arguments: &Map<String, Value>)
     if !is_read {
         return Err(format!("only statements that read are taken, such as `SELECT`, not `{}`", first.to_uppercase()));
     }
-    let into = words.windows(2).any(|pair| pair[0] == "into" && ["outfile", "dumpfile"].contains(&pair[1].as_str()));
-    if dialect == Dialect::Mysql && into {
-        return Err("only statements that read are taken: `INTO OUTFILE` writes a file".to_owned());
+    let denied: &[&str] = match dialect {
+        Dialect::Mysql => &MYSQL_DENIED,
+        Dialect::Postgres => &POSTGRES_DENIED,
+        Dialect::Sqlite => &SQLITE_DENIED,
+    };
+    let is_denied = |word: &&String| {
+        denied.iter().any(|name| match name.strip_suffix('*') {
+            Some(start) => word.starts_with(start),
+            None => *word == name,
+        })
+    };
+    // THREAT: T16
+    if let Some(word) = words.iter().find(is_denied) {
+        return Err(format!("only statements that read tables are taken: `{word}` does more"));
     }
-    Ok(statement)
+    Ok(())
 }
 
 impl Statement {
@@ -207,6 +284,20 @@ impl Statement {
     }
 }
 
+/// Returns true for a comment that gives an optimizer hints, and has nothing else that a server might read.
+fn is_hint(piece: &str) -> bool {
+    let inner = piece.strip_prefix("/*+").and_then(|rest| rest.strip_suffix("*/"));
+    inner.is_some_and(|inner| inner.chars().all(|c| c.is_ascii_alphanumeric() || " _(),.@".contains(c)))
+}
+
+/// Returns the name in a quoted piece, without its quotes, where that is a name and not a text.
+fn name_in(piece: &str, dialect: Dialect) -> Option<String> {
+    let quote = piece.chars().next()?;
+    let is_name = quote == '`' || (quote == '"' && dialect != Dialect::Mysql);
+    let inner = piece.strip_prefix(quote)?.strip_suffix(quote)?;
+    is_name.then(|| inner.to_ascii_lowercase())
+}
+
 fn is_blank(piece: &str) -> bool {
     piece.starts_with("--") || piece.starts_with("/*") || piece.starts_with('#')
 }
@@ -235,6 +326,11 @@ fn skipped(text: &str, dialect: Dialect) -> Result<usize, String> {
             quoted(inner, b'\'', true).map(|length| length.saturating_add(1)).ok_or_else(|| unended("a string"))
         }
         Some(b'#') if dialect == Dialect::Mysql => Ok(line(text)),
+        // MySQL takes two signs for a comment only before a blank: `5--6` is a difference.
+        Some(b'-') if text.starts_with("--") && dialect == Dialect::Mysql => {
+            let is_comment = bytes.get(2).is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+            Ok(if is_comment { line(text) } else { 0 })
+        }
         Some(b'-') if text.starts_with("--") => Ok(line(text)),
         Some(b'/') if text.starts_with("/*!") && dialect == Dialect::Mysql => {
             Err("comments that MySQL runs are not taken".to_owned())
@@ -318,7 +414,7 @@ mod tests {
             .expect("a statement");
         assert_eq!(
             (mysql.text.as_str(), mysql.names.len()),
-            ("select `:x`, '\\':y' from t where a = ? and b = ? # :z", 2)
+            ("select `:x`, '\\':y' from t where a = ? and b = ?  ", 2)
         );
     }
 
@@ -365,8 +461,51 @@ mod tests {
         }
         assert!(postgres("select 1 ; -- all\n ;").is_ok());
         assert!(postgres("select 'a").is_err() && postgres("select $1").is_err());
-        for text in ["select 1 into outfile '/tmp/x'", "select 1 /*!50000 into outfile '/tmp/x' */"] {
-            assert!(read(text, Dialect::Mysql, &Map::new()).is_err(), "{text}");
+        let hinted = postgres("select 1 /*+ SeqScan(t) */ /* ' */ -- '\n, 2").expect("it reads").0;
+        assert_eq!(hinted, "select 1 /*+ SeqScan(t) */    , 2");
+    }
+
+    #[test]
+    fn what_reaches_beyond_tables_is_refused_however_it_is_written() {
+        let mysql = |text: &str| read(text, Dialect::Mysql, &Map::new());
+        for text in [
+            "select 1 into outfile '/tmp/x'",
+            "select 1 /*!50000 into outfile '/tmp/x' */",
+            "select 1 /*M!100000 into outfile '/tmp/x' */",
+            "select 5--6 into outfile '/tmp/x'",
+            "select 'x' --1 into outfile '/tmp/x'",
+            "select 5--\u{1}6 into outfile '/tmp/x'",
+            "select 1 INTO/**/DumpFile '/tmp/x'",
+            "select 1 into -- x\n outfile '/tmp/x'",
+            "select 1 into # x\n outfile '/tmp/x'",
+            "table t into outfile '/tmp/x'",
+            "values row(1) into outfile '/tmp/x'",
+            "with a as (select 1) select * from a into outfile '/tmp/x'",
+            "select load_file('/etc/passwd')",
+            "select `load_file`('/etc/passwd')",
+            "select LOAD_FILE /* */ ('/etc/passwd')",
+        ] {
+            mysql(text).expect_err(text);
+        }
+        // What is a text here is one there, since the two signs are parted.
+        assert!(mysql("select 5--\u{a0}' \n into dumpfile x'").expect("a text").text.starts_with("select 5- -\u{a0}'"));
+        assert_eq!(mysql("select 5--6, 5 -- 6\n").expect("a difference").text.trim(), "select 5- -6, 5");
+        for text in [
+            "select pg_read_file('/etc/passwd')",
+            "select \"pg_read_file\"('/etc/passwd')",
+            "select U&\"pg\\005fread_file\"('/etc/passwd')",
+            "select u&\"pg!005fread_file\" uescape '!' ('/etc/passwd')",
+            "select pg_catalog . PG_LS_DIR('/')",
+            "select lo_export(1, '/tmp/x')",
+            "select query_to_xml('select 1', true, true, '')",
+            "select dblink_exec('', 'drop table t')",
+            "copy (select 1) to program 'sh'",
+            "select 1 /* /* */ */ ; copy t to '/tmp/x'",
+        ] {
+            postgres(text).expect_err(text);
+        }
+        for text in ["select lower(a), \"lo\", pg_size_pretty(1::bigint) from t", "select 'pg_read_file'"] {
+            postgres(text).expect(text);
         }
     }
 }

@@ -143,6 +143,7 @@ fn mariadb() -> Server {
         .arg(format!("--datadir={}", data.display()))
         .arg(format!("--socket={}", socket.display()));
     start.args(["--skip-networking", "--innodb-flush-log-at-trx-commit=0", "--default-time-zone=+00:00"]);
+    start.arg("--sql-mode=STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES,ANSI_QUOTES,ALLOW_INVALID_DATES");
     let child = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let encoded = socket.to_str().expect("a path").replace('/', "%2F");
     let url = format!("mysql://reader:{PASSWORD}@localhost/shop?socket={encoded}");
@@ -426,6 +427,91 @@ fn postgres_is_read() {
         let _ = server.child.wait();
         let error = sql(&patient, "select 1").await.expect_err("no server");
         assert!(error.message.contains("the database cannot be reached") && !error.message.contains('/'), "{error}");
+    });
+}
+
+/// Statements that reach beyond tables are refused also where the role could carry them out: the owner of a server.
+#[test]
+fn postgres_reaches_no_file_and_no_program_whatever_the_role_may() {
+    let server = postgres();
+    let owner = server.url.replacen(&format!("reader:{PASSWORD}"), "owner", 1);
+    let file = server.folder.path().join("data/written");
+    let (to, read) = (file.display(), server.folder.path().join("data/PG_VERSION"));
+    let read = read.display();
+    runtime(async {
+        let connectors = shop(&owner, true, bounds());
+        let attacks = [
+            format!("copy (select 1) to program 'touch {to}'"),
+            format!("copy (select 1) to '{to}'"),
+            format!("select 1; copy (select 1) to program 'touch {to}'"),
+            format!("select lo_export(lo_from_bytea(0, 'x'), '{to}')"),
+            format!("select lo_import('{read}')"),
+            format!("select pg_read_file('{read}')"),
+            format!("select \"pg_read_file\"('{read}')"),
+            format!("select U&\"pg\\005fread_file\"('{read}')"),
+            format!("select pg_read_binary_file('{read}')"),
+            "select pg_ls_dir('.')".to_owned(),
+            format!("select (pg_stat_file('{read}')).size"),
+            format!("select query_to_xml('select pg_read_file($x${read}$x$)', true, true, '')"),
+            "select set_config('transaction_read_only', 'off', true)".to_owned(),
+            "select pg_reload_conf()".to_owned(),
+            "do $$ begin end $$".to_owned(),
+        ];
+        for attack in &attacks {
+            let error = sql(&connectors, attack).await.expect_err(attack);
+            assert_eq!(error.fault, FetchFault::Denied, "{attack}: {error}");
+            assert_eq!(sql(&connectors, "select 1 as a").await.expect("it goes on").rows(), 1, "{attack}");
+        }
+        assert!(!file.exists());
+        // One row that is too large is not read.
+        let large = "select repeat('x', 200000000), repeat('y', 200000000), repeat('z', 200000000)";
+        let error = sql(&connectors, large).await.expect_err("large");
+        assert!(error.fault == FetchFault::Limit && error.message.contains("than a fetch may have"), "{error}");
+        assert_eq!(sql(&connectors, "select repeat('x', 1000000) as a").await.expect("small").rows(), 1);
+    });
+}
+
+#[test]
+fn mariadb_reaches_no_file_whatever_the_role_may() {
+    let server = mariadb();
+    let owner = server.url.replacen(&format!("reader:{PASSWORD}"), "root", 1);
+    let file = server.folder.path().join("written");
+    let (to, read) = (file.display(), server.folder.path().join("data/aria_log_control"));
+    let read = read.display();
+    runtime(async {
+        let connectors = shop(&owner, false, bounds());
+        let attacks = [
+            format!("select 1 into outfile '{to}'"),
+            format!("select 5--6 into outfile '{to}'"),
+            format!("select 'PWNED' --1 into outfile '{to}'"),
+            format!("select 5--\u{1}6 into outfile '{to}'"),
+            format!("select 1 into/**/dumpfile '{to}'"),
+            format!("select 1 into # x\n dumpfile '{to}'"),
+            format!("select 1 /*! into outfile '{to}' */"),
+            format!("select 1 /*M! into outfile '{to}' */"),
+            format!("values (1) into outfile '{to}'"),
+            format!("select load_file('{read}')"),
+            format!("select `load_file`('{read}')"),
+            format!("select Load_File/* */('{read}')"),
+            "load data infile '/etc/passwd' into table orders".to_owned(),
+            "set global general_log = 1".to_owned(),
+        ];
+        for attack in &attacks {
+            let error = sql(&connectors, attack).await.expect_err(attack);
+            assert_eq!(error.fault, FetchFault::Denied, "{attack}: {error}");
+            let harmless = sql(&connectors, "select 5--6 as a").await.expect("it goes on");
+            assert_eq!(all(&harmless)[0]["a"], 11, "{attack}");
+        }
+        sql(&connectors, &format!("select 5--\u{a0}' \n into outfile '{to}' -- '")).await.expect_err("a text");
+        assert!(!file.exists());
+        // Strings end where they seem to, whatever mode the server was started with.
+        let mode = sql(&connectors, "select @@sql_mode as mode").await.expect("rows");
+        let mode = all(&mode)[0]["mode"].as_str().expect("text").to_owned();
+        assert!(!mode.contains("ANSI") && !mode.contains("BACKSLASH") && mode.contains("STRICT"), "{mode}");
+        let large = "select repeat('x', 15000000) a, repeat('y', 15000000) b, repeat('z', 15000000) c";
+        let error = sql(&connectors, large).await.expect_err("large");
+        assert!(error.fault == FetchFault::Limit && error.message.contains("than a fetch may have"), "{error}");
+        assert_eq!(sql(&connectors, "select repeat('x', 1000000) as a").await.expect("small").rows(), 1);
     });
 }
 

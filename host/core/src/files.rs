@@ -1,11 +1,16 @@
-//! Files that are replaced whole.
+//! Files that are replaced whole, and files that are opened without waiting for anybody.
 
 use std::{
-    fs::{File, Permissions},
+    fs::{File, OpenOptions, Permissions},
     io::{self, Write as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
+
+/// `O_NONBLOCK` of Linux: opening a pipe does not wait for its other end.
+const NONBLOCK: i32 = 0o4000;
+/// Folders of what a process has open already, such as a shell's `<(…)`.
+const OPEN_ALREADY: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
 
 /// Permissions of a file that its owner alone reads and writes.
 pub const PRIVATE: u32 = 0o600;
@@ -50,6 +55,27 @@ pub fn replace_with(path: &Path, bytes: &[u8], mode: u32, durability: Durability
     }
 }
 
+/// Opens a regular file for reading. A pipe or a device is refused at once, instead of waiting for what it has. Blocks.
+///
+/// # Errors
+/// As [`File::open`]; `InvalidInput` for what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // THREAT: T18
+    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// Like [`open_regular`], but for what this process has open already, which may be a pipe that somebody writes to. Blocks.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn open_input(path: &Path) -> io::Result<File> {
+    if OPEN_ALREADY.iter().any(|open| path.starts_with(open)) { File::open(path) } else { open_regular(path) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -70,5 +96,18 @@ mod tests {
         replace(&folder.path().join("none/kept"), b"").expect_err("no folder");
         let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").collect();
         assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
+        fs::write(&file, "text").expect("written");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        assert!(open_regular(&file).is_ok() && open_input(&file).is_ok());
+        for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
+            assert!(open_regular(path).is_err() && open_input(path).is_err(), "{}", path.display());
+        }
+        assert!(open_input(Path::new("/dev/fd/0")).is_ok());
     }
 }

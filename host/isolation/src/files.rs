@@ -78,6 +78,7 @@ pub(crate) fn version() -> Option<u32> {
 
 /// Bounds this thread, and those that it starts.
 pub(crate) fn restrict(needs: &Needs) -> Result<(), IsolationError> {
+    // THREAT: T05
     let refused =
         |reason: &dyn std::fmt::Display| IsolationError::Refused { layer: "landlock", reason: reason.to_string() };
     let all = AccessFs::from_all(NEWEST);

@@ -108,7 +108,16 @@ impl Client {
     /// Returns npm, with scripts of packages disabled.
     pub(crate) fn npm() -> Client {
         let argv = ["npm", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"];
-        Client { name: "npm", argv: argv.iter().map(|&word| word.to_owned()).collect() }
+        // THREAT: T20: what packages name besides packages of the registry is not asked for. Git is asked by a name that
+        // no program has, where npm is too old to know the others.
+        let registry = [
+            "--allow-git=none",
+            "--allow-remote=none",
+            "--allow-file=none",
+            "--allow-directory=none",
+            "--git=cellar-uses-no-git",
+        ];
+        Client { name: "npm", argv: argv.iter().chain(&registry).map(|&word| word.to_owned()).collect() }
     }
 
     /// Runs it in a folder with further arguments.
@@ -152,4 +161,28 @@ async fn read(from: Option<impl tokio::io::AsyncRead + Unpin>) -> io::Result<Str
         tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn npm_asks_for_packages_of_the_registry_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let asked = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        asked.set_nonblocking(true).expect("set");
+        let address = asked.local_addr().expect("an address");
+        for named in [
+            format!("git+http://{address}/a.git"),
+            format!("http://{address}/a.tgz"),
+            format!("git+ssh://a@{address}/a"),
+        ] {
+            let package = serde_json::json!({"name": "p", "version": "1.0.0", "dependencies": {"a": named}});
+            std::fs::write(folder.path().join("package.json"), package.to_string()).expect("written");
+            let said = Client::npm().run(folder.path(), &["install", "--package-lock-only"]).await.expect("npm starts");
+            assert!(!said.succeeded, "{named}");
+            assert!(asked.accept().is_err(), "{named} was asked for");
+        }
+    }
 }

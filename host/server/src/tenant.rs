@@ -218,6 +218,7 @@ impl Tenant {
         hub_config.afar = afar;
         let quotas = Quotas::open(config.quota, config.weight, &host, &store);
         hub_config.bounds = quotas.bounds();
+        // THREAT: T06
         let hub = Hub::on(host, host_config, hub_config, doors)?;
         let rate = config.requests_per_second.map(|most| Mutex::new(Rate::new(most as f64)));
         let times = Times::default();

@@ -14,6 +14,7 @@ use crate::support::{
     PATIENCE, cellar, cellar_with_guests, check_shape, config, eventually, now, on_a_free_port, root, run,
 };
 
+mod accounts;
 mod afar;
 mod calls;
 mod datasets;
@@ -89,7 +90,6 @@ impl Served {
         self.send(&mut stream, token, method, path, headers, body);
         Answer::read(stream)
     }
-
     fn send(
         &self,
         stream: &mut TcpStream,
@@ -109,7 +109,6 @@ impl Served {
     fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], b"")
     }
-
     fn post(&self, path: &str, body: Value) -> Answer {
         self.ask("POST", path, &[], body.to_string().as_bytes())
     }
@@ -181,8 +180,8 @@ impl Answer {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let named = |line: &'_ str| line.split_once(": ").is_some_and(|(found, _)| found.eq_ignore_ascii_case(name));
-        self.head.lines().find(|line| named(line)).map(|line| &line[name.len() + 2..])
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     fn text(&self) -> String {

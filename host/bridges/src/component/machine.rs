@@ -319,6 +319,7 @@ fn compile(engine: &Engine, path: &Path) -> Result<Compiled, String> {
         let component = component::Component::new(engine, &bytes)?;
         let mut linker = Linker::new(engine);
         p2::add_to_linker_async(&mut linker)?;
+        opening::restrict(&mut linker)?;
         CommandPre::new(linker.instantiate_pre(&component)?)
     };
     linked().map_err(|error| format!("{error:#}"))
@@ -333,5 +334,6 @@ fn adapted(module: &[u8]) -> Result<Vec<u8>, String> {
     component.map_err(|error| format!("is a module that makes no command: {error:#}"))
 }
 
+mod opening;
 #[cfg(test)]
 mod tests;

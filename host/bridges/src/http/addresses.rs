@@ -23,6 +23,7 @@ const METADATA: [IpAddr; 4] = [
 
 /// Returns the objection to `address`; `None` for an address of the public internet.
 pub(super) fn objection(address: IpAddr) -> Option<Objection> {
+    // THREAT: T07
     if METADATA.contains(&address) {
         return Some(Objection::Never("cloud metadata"));
     }

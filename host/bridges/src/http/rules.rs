@@ -52,15 +52,16 @@ fn fits_host(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Returns true if a path is granted: a granted path includes everything below it. A path with encoded dots or slashes
-/// might lead elsewhere, since servers disagree about them.
+/// Returns true if a path is granted: a granted path includes everything below it. A path with encoded dots or slashes,
+/// with what is encoded twice, or with parameters might lead elsewhere, since servers disagree about them.
 fn fits_path(granted: &[String], path: &str) -> bool {
     let is_below = |prefix: &String| {
         path.strip_prefix(prefix.as_str())
             .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
     };
     let lower = path.to_ascii_lowercase();
-    let is_plain = !["%2e", "%2f", "%5c", "//"].iter().any(|odd| lower.contains(odd));
+    // THREAT: T19
+    let is_plain = !["%2e", "%2f", "%5c", "%25", "%3b", "%00", "//", ";", "\\"].iter().any(|odd| lower.contains(odd));
     granted.is_empty() || (is_plain && granted.iter().any(is_below))
 }
 
@@ -219,5 +220,31 @@ mod tests {
             denial("GET", "https://a.test/v2"),
             format!("the path \"/v2\" of `a.test` is not granted: add what it begins with to the paths {of_host}")
         );
+    }
+
+    #[test]
+    fn paths_that_services_might_read_otherwise_are_refused() {
+        let granted = ["/public".to_owned()];
+        for path in ["/public", "/public/a", "/public/a%20b", "/public/%C3%A9"] {
+            assert!(fits_path(&granted, path), "{path}");
+        }
+        for path in [
+            "/public/..;/secret",
+            "/public/%252e%252e/secret",
+            "/public/%25252e/x",
+            "/public;x/secret",
+            "/public/%3b/x",
+            "/public/%3B../x",
+            "/public/%2e%2E/secret",
+            "/public/..%2fsecret",
+            "/public/%5c../x",
+            "/public//secret",
+            "/publication",
+            "/public/\\..\\secret",
+            "/public/%00",
+        ] {
+            assert!(!fits_path(&granted, path), "{path}");
+        }
+        assert!(fits_path(&[], "/a;b/%252e"), "where no paths are named, all are granted");
     }
 }

@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
 };
 
@@ -21,12 +22,17 @@ pub(super) const TOO_LARGE: &str = "a row of the database has more bytes than a 
 /// Message of the error that a message beyond the budget is.
 pub(super) const NO_BUDGET: &str = "the rows that are read at once have as many bytes as they may";
 
+/// Bound that a connection was closed for.
+pub(super) type Fault = Arc<OnceLock<&'static str>>;
+
 /// A stream of messages of a server, of `most` bytes each, on the account of a budget.
 #[derive(Debug)]
 pub(super) struct Sized<S> {
     stream: S,
     most: usize,
     lease: Lease,
+    /// Bound that was reached: a client is told only that its connection was closed.
+    fault: Fault,
     /// Head of the message that is being read, as far as it came.
     head: Vec<u8>,
     /// Bytes of its contents that are still to come.
@@ -34,9 +40,9 @@ pub(super) struct Sized<S> {
 }
 
 impl<S> Sized<S> {
-    pub(super) fn new(stream: S, most: usize, budget: &Budget) -> io::Result<Sized<S>> {
+    pub(super) fn new(stream: S, most: usize, budget: &Budget, fault: Fault) -> io::Result<Sized<S>> {
         let lease = budget.take(0).ok_or_else(|| io::Error::other(NO_BUDGET))?;
-        Ok(Sized { stream, most, lease, head: Vec::with_capacity(HEAD_BYTES), left: 0 })
+        Ok(Sized { stream, most, lease, fault, head: Vec::with_capacity(HEAD_BYTES), left: 0 })
     }
 
     /// Follows the messages in what was read.
@@ -56,11 +62,13 @@ impl<S> Sized<S> {
                 let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
                 self.left = length.saturating_sub(HEAD_BYTES - 1);
                 // THREAT: T14
-                if self.left > self.most {
-                    return Err(io::Error::other(TOO_LARGE));
-                }
-                if !self.lease.grow(self.left.saturating_sub(FREE_BYTES)) {
-                    return Err(io::Error::other(NO_BUDGET));
+                let fault = match self.left > self.most {
+                    true => Some(TOO_LARGE),
+                    false if self.lease.grow(self.left.saturating_sub(FREE_BYTES)) => None,
+                    false => Some(NO_BUDGET),
+                };
+                if let Some(fault) = fault {
+                    return Err(io::Error::other(*self.fault.get_or_init(|| fault)));
                 }
             }
         }
@@ -102,6 +110,7 @@ pub(super) struct SizedTls<M> {
     pub(super) tls: M,
     pub(super) most: usize,
     pub(super) budget: Budget,
+    pub(super) fault: Fault,
 }
 
 impl<S, M: MakeTlsConnect<S>> MakeTlsConnect<S> for SizedTls<M>
@@ -115,7 +124,7 @@ where
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Self::TlsConnect, M::Error> {
         let tls = self.tls.make_tls_connect(domain)?;
-        Ok(SizedTls { tls, most: self.most, budget: self.budget.clone() })
+        Ok(SizedTls { tls, most: self.most, budget: self.budget.clone(), fault: self.fault.clone() })
     }
 }
 
@@ -129,8 +138,10 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Stream, Self::Error>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        let SizedTls { tls, most, budget } = self;
-        tls.connect(stream).map(move |stream| Ok(Sized::new(stream.map_err(Into::into)?, most, &budget)?)).boxed()
+        let SizedTls { tls, most, budget, fault } = self;
+        tls.connect(stream)
+            .map(move |stream| Ok(Sized::new(stream.map_err(Into::into)?, most, &budget, fault)?))
+            .boxed()
     }
 }
 
@@ -148,7 +159,7 @@ mod tests {
             sent.extend(std::iter::repeat_n(0, usize::try_from(*size).expect("small").min(1_000)));
         }
         let budget = Budget::new(1 << 20);
-        let mut stream = Sized::new(&sent[..], 1_000, &budget).expect("a stream");
+        let mut stream = Sized::new(&sent[..], 1_000, &budget, Fault::default()).expect("a stream");
         let (mut all, mut piece) = (0, vec![0; pieces]);
         loop {
             match stream.read(&mut piece).await.map_err(|error| error.to_string())? {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum_core::response::Response;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use cellar_config::OauthTable;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jsonwebtoken::{
@@ -211,10 +212,30 @@ impl Issuer {
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.validate_nbf = true;
         validation.leeway = LEEWAY;
+        // THREAT: T03
+        if has_critical(token) {
+            return None;
+        }
         let claims = jsonwebtoken::decode::<Map<String, Value>>(token, key, &validation).ok()?.claims;
+        if !is_issued_by(&claims, &self.table.issuer) {
+            return None;
+        }
         let tenant = claims.get(&self.table.tenant_claim)?.as_str()?.to_owned();
         Some(Identity { tenant, scopes: scopes(&claims) })
     }
+}
+
+/// Returns true if claims name this issuer, as one text: RFC 7519, 4.1.1.
+fn is_issued_by(claims: &Map<String, Value>, issuer: &str) -> bool {
+    claims.get("iss").and_then(Value::as_str) == Some(issuer)
+}
+
+/// Returns true if the header of a token names extensions that must be understood: none are here. So does a header that
+/// cannot be read.
+fn has_critical(token: &str) -> bool {
+    let header = token.split('.').next().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    let header = header.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok());
+    header.is_none_or(|header| header.contains_key("crit"))
 }
 
 /// The name of a scope in tokens.
@@ -266,6 +287,28 @@ impl Issuer {
             HeaderValue::from_str(&format!("Bearer realm=\"cellar\", resource_metadata=\"{url}\"{error}"))
         {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_with_several_issuers_or_unknown_extensions_is_refused() {
+        let token = |header: Value| format!("{}.e30.x", URL_SAFE_NO_PAD.encode(header.to_string()));
+        assert!(!has_critical(&token(json!({"alg": "ES256", "kid": "a"}))));
+        for header in [json!({"alg": "ES256", "crit": ["x"]}), json!({"alg": "ES256", "crit": []}), json!([])] {
+            assert!(has_critical(&token(header.clone())), "{header}");
+        }
+        assert!(has_critical("") && has_critical("%%.e30.x"));
+        let issuer = |iss: Value| is_issued_by(&Map::from_iter([("iss".to_owned(), iss)]), "https://a.example");
+        assert!(issuer(json!("https://a.example")));
+        for iss in
+            [json!(["https://a.example"]), json!(["https://a.example", "x"]), json!("https://a.example/"), json!(null)]
+        {
+            assert!(!issuer(iss.clone()), "{iss}");
         }
     }
 }

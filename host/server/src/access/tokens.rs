@@ -6,13 +6,14 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use cellar_core::files::replace;
+use cellar_core::files::{open_regular, replace};
 use rand::{Rng, distr::Alphanumeric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -179,13 +180,21 @@ impl TokenFile {
     /// `File`
     pub fn list(&self) -> Result<Vec<Token>, TokenError> {
         let failed = |source| self.failed("read", source);
-        match fs::metadata(&self.path) {
+        // THREAT: T18
+        let file = match open_regular(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-            Ok(found) if found.len() > FILE_BYTES_MAX => return Err(failed(io::ErrorKind::FileTooLarge.into())),
-            Ok(_) => {}
+            opened => opened.map_err(failed)?,
+        };
+        let found = file.metadata().map_err(failed)?;
+        if found.mode() & 0o022 != 0 {
+            let message = "others may write to it, and so make tokens: `chmod 600` it";
+            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, message)));
         }
-        let bytes = fs::read(&self.path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
+        }
         let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
         Ok(stored.tokens)
     }
@@ -230,7 +239,11 @@ impl TokenFile {
         let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(failed)?;
         // One changes them at a time: whoever comes second reads what the first has written.
-        let lock = fs::File::options().create(true).truncate(false).write(true).open(self.path.with_extension("lock"));
+        let place = self.path.with_extension("lock");
+        if place.exists() {
+            open_regular(&place).map_err(failed)?;
+        }
+        let lock = fs::File::options().create(true).truncate(false).write(true).open(place);
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut tokens = self.list()?;
@@ -381,6 +394,24 @@ mod tests {
         assert!(!kept.contains(&first[20..40]), "{kept}");
         let mode = fs::metadata(folder.path().join("sub/tokens.json")).expect("the file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_of_tokens_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens.json");
+        let file = TokenFile::new(path.clone());
+        file.add(new("a", "ci")).expect("made");
+        for mode in [0o666, 0o620, 0o602] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            assert!(matches!(file.list(), Err(TokenError::File { .. })), "{mode:o}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+        assert_eq!(file.list().expect("tokens").len(), 1);
+        fs::remove_file(&path).expect("removed");
+        // Reading a pipe would wait for whoever writes.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+        assert!(file.list().is_err() && file.add(new("a", "ci")).is_err());
     }
 
     #[test]

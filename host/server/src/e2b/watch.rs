@@ -148,10 +148,7 @@ fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
             }
             // THREAT: T13
             let path = format!("{prefix}{name}");
-            left = left.checked_sub(path.len()).ok_or_else(|| {
-                let detail = format!("the names to watch have more than {NAMES_BYTES_MAX} bytes");
-                Problem::new(StatusCode::PRECONDITION_FAILED, "limit", detail)
-            })?;
+            left = name_bytes_left(left, &path)?;
             // The time of a folder changes with what is in it, which is told of by itself.
             let is_folder = found.kind == FileKind::Directory;
             let (size, modified) = if is_folder { (0, 0) } else { (found.size, found.modified) };
@@ -162,6 +159,14 @@ fn look(files: &mut Files, watched: &Watched) -> Result<Look, Problem> {
         }
     }
     Ok(look)
+}
+
+/// Returns the bytes of names that are left after this one.
+fn name_bytes_left(left: usize, path: &str) -> Result<usize, Problem> {
+    left.checked_sub(path.len()).ok_or_else(|| {
+        let detail = format!("the names to watch have more than {NAMES_BYTES_MAX} bytes");
+        Problem::new(StatusCode::PRECONDITION_FAILED, "limit", detail)
+    })
 }
 
 /// Returns the events between two polls: each name, with the type of its event.
@@ -358,5 +363,14 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert!(changes(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn names_that_are_watched_have_bounded_bytes() {
+        let path = "a/".repeat(1_800);
+        let mut left = NAMES_BYTES_MAX;
+        let seen =
+            (0..ENTRIES_MAX).take_while(|_| name_bytes_left(left, &path).map(|less| left = less).is_ok()).count();
+        assert!(seen > 500 && seen * path.len() <= NAMES_BYTES_MAX, "{seen}");
     }
 }

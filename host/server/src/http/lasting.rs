@@ -99,7 +99,7 @@ impl HttpBody for Lasting {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.size.clone()
+        self.size
     }
 }
 

@@ -171,6 +171,23 @@ async fn nothing_is_opened_but_what_is_granted_as_it_is_granted() {
 }
 
 #[tokio::test]
+async fn a_pipe_is_not_opened_and_holds_no_thread() {
+    let piped = |program: &mut ComponentProgram, folder: &Path| {
+        let data = folder.join("data");
+        fs::create_dir_all(&data).expect("a folder");
+        let made = std::process::Command::new("mkfifo").arg(data.join("a.txt")).status().expect("mkfifo");
+        assert!(made.success());
+        program.mounts = vec![Mount { host: data, guest: "/data".to_owned(), access: Access::ReadWrite }];
+    };
+    // Opening it would wait until somebody writes, which nobody does.
+    for rights in [1 << 1, 1 << 6] {
+        let ended = ends(&open(2_100, 5, 0, rights), piped, "").await;
+        assert!(matches!(ended, Err(RunError::Exit { .. })), "{ended:?}");
+    }
+    assert_eq!(ends(ECHO, no_change, "a line").await, Ok(b"a line".to_vec()));
+}
+
+#[tokio::test]
 async fn what_is_no_tool_is_said_to_be_none() {
     for (bytes, reason) in [
         (b"text".to_vec(), "is no WebAssembly"),

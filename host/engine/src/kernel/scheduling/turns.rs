@@ -225,6 +225,7 @@ impl Table {
 
     /// Returns true if a kernel that has used so much may begin at once.
     fn may_begin(&self, share: u64, used: u64, now: u64) -> bool {
+        // THREAT: T09
         if self.running < self.cores && self.waiting == 0 {
             return true;
         }
