@@ -15,6 +15,9 @@ const OUTPUT_MAX: u64 = 64 << 20;
 /// Maximum number of characters of its standard error that a message repeats.
 const SAID_MAX: usize = 600;
 
+/// Flag of npm, where it resolves packages: none comes from an address. Fetching from the registry is one to `npm pack`.
+pub(crate) const ONLY_OF_REGISTRY: &str = "--allow-remote=none";
+
 /// Environment variables of this process that configure access to registries.
 const INHERITED: [&str; 34] = [
     "PATH",
@@ -110,13 +113,7 @@ impl Client {
         let argv = ["npm", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"];
         // THREAT: T20: what packages name besides packages of the registry is not asked for. Git is asked by a name that
         // no program has, where npm is too old to know the others.
-        let registry = [
-            "--allow-git=none",
-            "--allow-remote=none",
-            "--allow-file=none",
-            "--allow-directory=none",
-            "--git=cellar-uses-no-git",
-        ];
+        let registry = ["--allow-git=none", "--allow-file=none", "--allow-directory=none", "--git=cellar-uses-no-git"];
         Client { name: "npm", argv: argv.iter().chain(&registry).map(|&word| word.to_owned()).collect() }
     }
 
@@ -180,7 +177,10 @@ mod tests {
         ] {
             let package = serde_json::json!({"name": "p", "version": "1.0.0", "dependencies": {"a": named}});
             std::fs::write(folder.path().join("package.json"), package.to_string()).expect("written");
-            let said = Client::npm().run(folder.path(), &["install", "--package-lock-only"]).await.expect("npm starts");
+            let said = Client::npm()
+                .run(folder.path(), &["install", ONLY_OF_REGISTRY, "--package-lock-only"])
+                .await
+                .expect("npm starts");
             assert!(!said.succeeded, "{named}");
             assert!(asked.accept().is_err(), "{named} was asked for");
         }

@@ -14,7 +14,7 @@ use sha2::Sha512;
 use crate::{
     LOCKED_MAX, PackageError, PackageStore,
     archive::Unpacking,
-    client::Client,
+    client::{Client, ONLY_OF_REGISTRY},
     lock::{Lock, Npm, NpmEntry, is_place, is_version},
     names::{Registry, Wanted, is_npm_name},
     tree,
@@ -78,7 +78,8 @@ pub(crate) async fn fetch(
         .iter()
         .map(|wanted| if wanted.has_version() { wanted.text.clone() } else { format!("{}@latest", wanted.name) })
         .collect();
-    let mut arguments = vec!["install", "--package-lock-only", "--save-exact", "--omit=dev", "--omit=optional"];
+    let mut arguments =
+        vec!["install", ONLY_OF_REGISTRY, "--package-lock-only", "--save-exact", "--omit=dev", "--omit=optional"];
     arguments.extend(asked.iter().map(String::as_str));
     let said = client.run(&project, &arguments).await?;
     if !said.succeeded {
