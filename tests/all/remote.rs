@@ -324,6 +324,7 @@ fn files_of_an_object_store_are_rows_of_a_connector() {
             select: Some(vec!["t".to_owned()]),
             filters: vec![least.clone()],
             csv: CsvOptions::default(),
+            sheet: cellar_connectors::Sheet::default(),
         },
     };
     let fetches = ["events/*/*.parquet", "events/*.csv"].map(fetch);

@@ -6,7 +6,9 @@ use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow_schema::{Field, Schema};
-use cellar_connectors::{Bounds, ConnectorOptions, Connectors, CsvOptions, FetchOptions, FilesFetch, FilesPlace, Kind};
+use cellar_connectors::{
+    Bounds, ConnectorOptions, Connectors, CsvOptions, FetchOptions, FilesFetch, FilesPlace, Kind, Sheet,
+};
 use cellar_engine::{
     Bridges, GuestName, SessionConfig,
     bridges::{
@@ -41,6 +43,7 @@ fn frames(plan: &Plan) -> Vec<Line> {
             select: None,
             filters: Vec::new(),
             csv: CsvOptions::default(),
+            sheet: Sheet::default(),
         };
         let (description, parameters, columns) = (String::new(), Vec::new(), Vec::new());
         fetches.insert(name.to_owned(), FetchOptions { description, parameters, columns, asks });

@@ -1,8 +1,9 @@
-//! Files of a folder or an object store: Parquet, CSV, JSON lines, several as one table.
+//! Files of a folder or an object store: Parquet, CSV, JSON lines, workbooks of Excel, several as one table.
 
 mod csv;
 mod groups;
 mod place;
+mod sheets;
 
 use std::{
     collections::BTreeMap,
@@ -148,7 +149,7 @@ fn read(
         let format = files.format.or_else(|| format_of(path));
         let Some(format) = format else {
             return Err(FetchError::failed(format!(
-                "`{path}` ends neither in .parquet, .csv, .tsv nor .jsonl; `format` says what it is"
+                "`{path}` ends neither in .parquet, .csv, .tsv, .jsonl nor .xlsx; `format` says what it is"
             )));
         };
         let file = opened.file(path)?;
@@ -156,6 +157,7 @@ fn read(
             FileFormat::Parquet => gathered.parquet(file),
             FileFormat::Csv => gathered.csv(&file, if path.ends_with(".tsv") { b'\t' } else { b',' }),
             FileFormat::JsonLines => gathered.json_lines(&file),
+            FileFormat::Excel => gathered.sheet(&file),
         };
         read.map_err(|error| match (error.fault, opened.fault()) {
             (FetchFault::Failed, _) if Instant::now() > request.deadline => FetchError::timeout(request.bounds.timeout),
@@ -173,6 +175,7 @@ fn format_of(path: &str) -> Option<FileFormat> {
         "parquet" | "pq" => FileFormat::Parquet,
         "csv" | "tsv" => FileFormat::Csv,
         "jsonl" | "ndjson" => FileFormat::JsonLines,
+        "xlsx" | "xlsm" => FileFormat::Excel,
         _ => return None,
     })
 }
@@ -365,9 +368,7 @@ impl Gathered<'_> {
                 columns.push(Arc::clone(column));
                 continue;
             }
-            let cast =
-                cast_with_options(column, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() });
-            columns.push(cast.map_err(|_| {
+            columns.push(fitted(column, field.data_type()).ok_or_else(|| {
                 FetchError::failed(format!("column `{}` is of another type than in the files before it", field.name()))
             })?);
         }
@@ -390,6 +391,17 @@ impl Gathered<'_> {
         let schema = self.schema.unwrap_or_else(|| Arc::new(Schema::empty()));
         Ok(Batches::new(schema, self.batches).read_of(self.chunks))
     }
+}
+
+/// Returns a column as one of another type; `None` if a value has no place there, as a fraction among whole numbers.
+fn fitted(column: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let there = cast_with_options(column, to, &options).ok()?;
+    if column.data_type().is_floating() && to.is_integer() {
+        let back = cast_with_options(&there, column.data_type(), &options).ok()?;
+        return (back.as_ref() == column.as_ref()).then_some(there);
+    }
+    Some(there)
 }
 
 fn damaged<E>(_: E) -> FetchError {

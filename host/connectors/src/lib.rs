@@ -40,7 +40,7 @@ pub use json::rows_of_json;
 pub use objects::{Objects, ObjectsOptions};
 pub use options::{
     Bounds, Comparison, ConnectorOptions, CsvOptions, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace,
-    Filter, HttpFetch, Kind, Pages, Secret, TableColumn,
+    Filter, HttpFetch, Kind, Pages, Secret, Sheet, TableColumn,
 };
 pub use parameters::{Parameter, ParameterKind};
 pub use tool::{ToolAnswer, ToolSource};

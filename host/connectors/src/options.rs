@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -255,6 +256,24 @@ pub struct FilesFetch {
     pub filters: Vec<Filter>,
     /// Form of files of CSV.
     pub csv: CsvOptions,
+    /// Sheet of workbooks of Excel.
+    pub sheet: Sheet,
+}
+
+/// A sheet of a workbook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sheet {
+    /// The sheet of this name.
+    Name(String),
+    /// The sheet of this number, from 1, hidden ones included.
+    Number(NonZeroUsize),
+}
+
+impl Default for Sheet {
+    /// Returns the first sheet.
+    fn default() -> Sheet {
+        Sheet::Number(NonZeroUsize::MIN)
+    }
 }
 
 /// Form of files of CSV.
@@ -288,6 +307,7 @@ pub enum FileFormat {
     Parquet,
     Csv,
     JsonLines,
+    Excel,
 }
 
 /// A test of a column against a parameter. It holds where the parameter is not given.

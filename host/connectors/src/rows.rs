@@ -516,6 +516,8 @@ fn kind_of(values: &[Value], hint: Hint) -> Option<ColumnKind> {
         ColumnKind::Text,
         ColumnKind::Binary,
         ColumnKind::Decimal,
+        ColumnKind::Time,
+        ColumnKind::Timestamp(None),
     ];
     Some(kinds.into_iter().find(|kind| all(&|value| native(*kind, value))).unwrap_or(ColumnKind::Json))
 }
@@ -534,6 +536,8 @@ fn native(kind: ColumnKind, value: &Value) -> bool {
         ColumnKind::Text => matches!(value, Value::Text(_)),
         ColumnKind::Binary => matches!(value, Value::Binary(_)),
         ColumnKind::Decimal => matches!(value, Value::Decimal(..)),
+        ColumnKind::Time => matches!(value, Value::Time(_)),
+        ColumnKind::Timestamp(_) => matches!(value, Value::Timestamp(_)),
         _ => false,
     }
 }
@@ -542,6 +546,7 @@ fn native(kind: ColumnKind, value: &Value) -> bool {
 fn fitted(value: Value, kind: ColumnKind) -> Value {
     match (kind, value) {
         (ColumnKind::Date, value) => day(&value).map_or(Value::Null, Value::Date),
+        (ColumnKind::Timestamp(_), value @ Value::Timestamp(_)) => value,
         (ColumnKind::Timestamp(_), value) => moment(&value).map_or(Value::Null, |(moment, _)| Value::Timestamp(moment)),
         #[allow(clippy::cast_precision_loss, reason = "the column has numbers with fractions too")]
         (ColumnKind::Float64, Value::Integer(value)) => Value::Float(value as f64),

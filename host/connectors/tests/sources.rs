@@ -17,7 +17,7 @@ use std::{
 
 use cellar_connectors::{
     Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, FetchError, FetchFault, FetchOptions, FilesFetch,
-    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, SQL_FETCH, Secret,
+    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, SQL_FETCH, Secret, Sheet,
 };
 use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
@@ -258,6 +258,7 @@ fn files(place: FilesPlace, path: &str, select: Option<&[&str]>, bounds: Bounds)
             Filter { column: "n".to_owned(), comparison: Comparison::Equal, parameter: "is".to_owned() },
         ],
         csv: CsvOptions::default(),
+        sheet: Sheet::default(),
     };
     let parameters = vec![parameter("least", ParameterKind::Integer), parameter("is", ParameterKind::Integer)];
     let fetches = BTreeMap::from([("rows".to_owned(), options(parameters, asks))]);
@@ -453,7 +454,14 @@ async fn csv_is_read_as_it_is_said_to_be_written() {
     let folder = TempDir::new().expect("a folder");
     let read = async |name: &str, bytes: &[u8], csv: CsvOptions| {
         std::fs::write(folder.path().join(name), bytes).expect("written");
-        let asks = FilesFetch { path: name.to_owned(), format: None, select: None, filters: Vec::new(), csv };
+        let asks = FilesFetch {
+            path: name.to_owned(),
+            format: None,
+            select: None,
+            filters: Vec::new(),
+            csv,
+            sheet: Sheet::default(),
+        };
         let fetches = BTreeMap::from([("rows".to_owned(), options(Vec::new(), asks))]);
         let place = FilesPlace::Folder(folder.path().to_owned());
         fetch(&connector(Kind::Files { place, fetches }, bounds()), "rows", json!({})).await
@@ -495,6 +503,7 @@ async fn lists_are_parameters() {
             select: None,
             filters: vec![filter(comparison)],
             csv: CsvOptions::default(),
+            sheet: Sheet::default(),
         };
         let fetches = BTreeMap::from([("rows".to_owned(), options(vec![list("ids")], asks))]);
         let place = FilesPlace::Folder(folder.path().join("lake"));

@@ -1,13 +1,16 @@
 //! `[connectors.NAME]` of a `cellar.toml`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use cellar_bridges::Connector;
 use cellar_connectors::{
     Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, Database, FetchOptions, FileFormat, FilesFetch,
-    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, TableColumn,
+    FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, Sheet, TableColumn,
 };
-use cellar_wire::check::{At, Fields};
+use cellar_wire::{
+    check::{At, Fields},
+    json::Node,
+};
 use serde_json::Value;
 
 use super::{Parser, TIMEOUT_SECONDS_MAX};
@@ -121,7 +124,7 @@ impl Parser<'_> {
                 source(Kind::Sqlite { file, sql, fetches })
             }
             "files" => {
-                let own = ["path", "format", "select", "filters", "separator", "decimal", "encoding"];
+                let own = ["path", "format", "select", "filters", "separator", "decimal", "encoding", "sheet"];
                 let fetches = self.fetches(&fields, &own, Parser::files);
                 let objects = self.objects(&fields, ["url", "options"]).map(FilesPlace::Objects);
                 let folder = fields.get("folder").and_then(|at| at.filled_text(&mut self.problems));
@@ -314,10 +317,11 @@ impl Parser<'_> {
                 "parquet" => Some(FileFormat::Parquet),
                 "csv" => Some(FileFormat::Csv),
                 "jsonl" => Some(FileFormat::JsonLines),
+                "xlsx" => Some(FileFormat::Excel),
                 _ => None,
             };
             if format.is_none() {
-                at.expected("`parquet`, `csv` or `jsonl`", &mut self.problems);
+                at.expected("`parquet`, `csv`, `jsonl` or `xlsx`", &mut self.problems);
             }
             format
         });
@@ -334,7 +338,23 @@ impl Parser<'_> {
         });
         let filters = filters.collect();
         let csv = self.csv(fields);
-        Some(FilesFetch { path: path?, format, select, filters, csv })
+        let sheet = self.sheet(fields);
+        Some(FilesFetch { path: path?, format, select, filters, csv, sheet })
+    }
+
+    fn sheet(&mut self, fields: &Fields<'_>) -> Sheet {
+        let Some(at) = fields.get("sheet") else { return Sheet::default() };
+        let sheet = match at.node {
+            Node::Number(number) => {
+                number.as_u64().and_then(|number| NonZeroUsize::new(usize::try_from(number).ok()?)).map(Sheet::Number)
+            }
+            Node::Text(name) if !name.is_empty() => Some(Sheet::Name(name.clone())),
+            _ => None,
+        };
+        sheet.unwrap_or_else(|| {
+            at.expected("the name of a sheet, or its number, from 1", &mut self.problems);
+            Sheet::default()
+        })
     }
 
     fn csv(&mut self, fields: &Fields<'_>) -> CsvOptions {
