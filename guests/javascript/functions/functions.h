@@ -5,6 +5,9 @@
 #include "glue.h"
 #include "quickjs.h"
 
+// Minutes by which UTC is ahead of local time at `time`, in milliseconds from 1970, which is what a clock shows if `is_local`.
+int cellar_zone_offset(int64_t time, bool is_local);
+
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_detail_functions(JSContext *ctx, JSValueConst host);
 void add_compression_functions(JSContext *ctx, JSValueConst host);

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 // Steps of SQLite's machine after which it is asked whether the cell must stop, and what they count as.
 #define STEPS 1000
@@ -115,6 +116,12 @@ static JSValue open_database(JSContext *ctx, JSValueConst this_value, int argc, 
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DQS_DDL, quoted, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     return object;
+}
+
+// What 'localtime' asks: the time of day in the zone that the prelude has set.
+static int local_time(const time_t *time, struct tm *parts) {
+    time_t local = *time - (time_t)cellar_zone_offset((int64_t)*time * 1000, false) * 60;
+    return gmtime_r(&local, parts) == NULL;
 }
 
 static database_t *database_of(JSContext *ctx, JSValueConst value) {
@@ -487,6 +494,7 @@ void add_sqlite_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("sqliteText", 2, statement_text),  JS_CFUNC_DEF("sqliteState", 2, state),
         JS_CFUNC_DEF("sqliteFunction", 7, define_function),
     };
+    sqlite3_test_control(SQLITE_TESTCTRL_LOCALTIME_FAULT, 2, local_time);
     JSRuntime *rt = JS_GetRuntime(ctx);
     JS_NewClassID(rt, &database_class);
     JS_NewClassID(rt, &statement_class);
