@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, figures, fonts, formats, labels, plots, ranks, sizes, tables, texts
+    from _cellar_prelude import arrow, datasets, documents, drawing, figures, fonts, formats, labels, plots, ranks, sizes, tables, texts
     from _cellar_prelude.platform import likeness
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
@@ -63,6 +63,8 @@ def names():
     tables.begin()
     texts.begin()
     formats.begin()
+    arrow.begin()
+    documents.begin()
     datasets.begin()
     drawing.begin()
     plots.begin()
@@ -98,9 +100,12 @@ def _explain_absent_packages():
     def import_optional_dependency(name, extra="", *args, **options):
         """Imports a package that pandas can do without, or says what there is instead."""
         try:
+            if name.partition(".")[0] == "pyarrow":
+                # What stands for it serves cells, and not pandas.
+                raise ImportError(name)
             return own(name, extra, *args, **options)
         except ImportError:
-            remedy = lacks.remedy(name)
+            remedy = lacks.remedy(name.partition(".")[0])
             if remedy is None:
                 raise
             raise ImportError(f"`{name}` is needed for this: {remedy}", name=name) from None

@@ -4,8 +4,12 @@ import inspect
 import logging
 import os
 import posixpath
+import sys
+import types
 import zipfile
 from xml.etree import ElementTree
+
+from _cellar_prelude.platform import absent
 
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _PRESENTATION = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -17,6 +21,39 @@ _UNPACKED_BYTES_MAX = 128 << 20
 
 # What is wrong with a document is said in an exception, or is no matter.
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+
+
+def begin():
+    """Offers pypdf by the name that it had before."""
+    absent.offer("PyPDF2", _older)
+    absent.offer("PyPDF2.errors", _older)
+
+
+def _older(name, _refusal):
+    """`PyPDF2`, whose last version has the names of pypdf's first one."""
+    import pypdf
+
+    for known, module in list(sys.modules.items()):
+        if known.startswith("pypdf."):
+            sys.modules[f"PyPDF2{known.removeprefix('pypdf')}"] = module
+    module = types.ModuleType(name)
+    module.__dict__.update({key: value for key, value in vars(pypdf).items() if key not in vars(module)})
+    module.PdfMerger = pypdf.PdfWriter
+    for gone, instead in _GONE.items():
+        setattr(module, gone, _removed(gone, instead))
+    return module
+
+
+# Names of PyPDF2 before its last version, and what it says to use.
+_GONE = {"PdfFileReader": "PdfReader", "PdfFileWriter": "PdfWriter", "PdfFileMerger": "PdfMerger"}
+
+
+def _removed(name, instead):
+    def refuse(*_args, **_options):
+        errors = sys.modules["pypdf.errors"]
+        raise errors.DeprecationError(f"{name} is deprecated and was removed in PyPDF2 3.0.0. Use {instead} instead.")
+
+    return refuse
 
 
 def _unreadable(path, kind, why):

@@ -6,6 +6,7 @@ of a cell are rewritten to the second form, which needs no thread; see `rewrite`
 """
 
 import asyncio
+import decimal
 import inspect
 import json
 import sys
@@ -108,6 +109,8 @@ def _make_encoder():
 
 
 _encoders = []
+# Digits of the whole numbers that decimals become: more than any column has.
+_DIGITS_MAX = 40
 _scan = json.scanner.c_make_scanner(json.JSONDecoder())
 
 
@@ -129,7 +132,20 @@ def _plain(value):
             return made
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
+    if isinstance(value, decimal.Decimal):
+        return _number(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _number(value):
+    """A decimal number as one of JSON that is written with the same digits."""
+    if value.is_finite():
+        if value == value.to_integral_value() and value.adjusted() < _DIGITS_MAX:
+            return int(value)
+        number = float(value)
+        if decimal.Decimal(repr(number)) == value:
+            return number
+    raise TypeError(f"{value} is no number of JSON: pass str(value)")
 
 
 def _text(value, what):

@@ -194,6 +194,7 @@ def display_hook(value):
 def _run_now(cell, body, last, silenced):
     """Runs code without awaits."""
     _cellar.cell.set(cell)
+    magics.before(cell)
     if body is not None:
         _cellar.run(body, names)
     if last is not None:
@@ -203,11 +204,13 @@ def _run_now(cell, body, last, silenced):
     if show_left is not None:
         show_left()
     magics.end(cell)
+    magics.after()
     _cellar.enable_stop(False)
 
 
 async def _run_waiting(cell, body, last, silenced):
     """Runs code of which some awaits."""
+    magics.before(cell)
     if body is not None:
         made = _cellar.run(body, names)
         if body.co_flags & _COROUTINE:
@@ -220,6 +223,7 @@ async def _run_waiting(cell, body, last, silenced):
     if show_left is not None:
         show_left()
     magics.end(cell)
+    magics.after()
 
 
 def _outcome(cell, error):
@@ -252,12 +256,25 @@ def _show_left_of_failed():
         _cellar.enable_stop(False)
 
 
+def _tell_of_failed():
+    """Calls what cells have registered for the end of one. That may be stopped too."""
+    _cellar.enable_stop(True)
+    try:
+        magics.after(sys.last_exc if hasattr(sys, "last_exc") else None)
+    except BaseException as error:  # noqa: BLE001 - the cell has ended, by something else
+        _cellar.enable_stop(False)
+        streams.tell(f"what is registered for the end of cells was stopped: {type(error).__name__}")
+    finally:
+        _cellar.enable_stop(False)
+
+
 def _end(cell, outcome):
     """Notes that a cell ended."""
     if outcome is not None:
         if show_left is not None:
             _shared.context.copy().run(_in_cell, cell, _show_left_of_failed)
         magics.end(cell)
+        _shared.context.copy().run(_in_cell, cell, _tell_of_failed)
     binding.end(cell, outcome is None)
     live.discard(cell)
     if _scheduled_tasks or made_by_key:

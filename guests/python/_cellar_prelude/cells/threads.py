@@ -137,6 +137,7 @@ def note_visit(begins, loop):
     """Makes the loop that of a thread which does the work of the main one, as long as it lives."""
     if begins:
         asyncio.events._set_running_loop(loop)
+        loop.watch_generators()
     else:
         _active.pop(threading.get_ident(), None)
 

@@ -3,6 +3,7 @@
 import builtins
 import codecs
 import contextlib
+import inspect
 import io
 import keyword
 import os
@@ -1036,11 +1037,67 @@ class ExecutionResult:
         return f"<ExecutionResult object at {id(self):x}, error_before_exec=None error_in_exec={self.error_in_exec} result={self.result!r}>"
 
 
+# All functions that are registered. Cells begin and end without making anything where there are none.
+_listening = []
+
+
+class Events:
+    """Functions of cells that are called before and after each cell, by what they are registered for."""
+
+    available = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell")
+
+    def __init__(self):
+        self.callbacks = {name: [] for name in self.available}
+
+    def register(self, event, function):
+        """Has a function called from now on."""
+        if not callable(function):
+            raise TypeError(f"Need a callable, got {function!r}")
+        if function not in self.callbacks[event]:
+            self.callbacks[event].append(function)
+            _listening.append(function)
+
+    def unregister(self, event, function):
+        """Has it called no more."""
+        if function not in self.callbacks[event]:
+            raise ValueError(f"Function {function!r} is not registered as a {event} callback")
+        self.callbacks[event].remove(function)
+        _listening.remove(function)
+
+    def trigger(self, event, *args):
+        """Calls them; what one raises is told, and fails no cell."""
+        for function in self.callbacks[event][:]:
+            try:
+                takes = bool(inspect.signature(function).parameters)
+                function(*args if takes else ())
+            except Exception as error:  # noqa: BLE001 - told
+                streams.tell(f"Error in callback {function!r} (for {event}):\n{faults.format_exception(error)}")
+
+
+def before(cell):
+    """Tells that a cell begins to those who asked for it."""
+    if _listening:
+        events = _shell_object.events
+        sources = _run_source[0].get("In")
+        source = sources[-1] if isinstance(sources, list) and sources else ""
+        events.trigger("pre_execute")
+        events.trigger("pre_run_cell", types.SimpleNamespace(raw_cell=source, store_history=True, silent=False, cell_id=cell))
+
+
+def after(error=None):
+    """Tells that a cell has ended to those who asked for it."""
+    if _listening:
+        events = _shell_object.events
+        events.trigger("post_execute")
+        events.trigger("post_run_cell", ExecutionResult(None, error))
+
+
 class Shell:
     """What `get_ipython()` returns: the little of IPython's shell that cells use."""
 
     config = {}
     colors = "nocolor"
+    events = Events()
     display_formatter, display_pub = ipython.InteractiveShell.display_formatter, ipython.InteractiveShell.display_pub
 
     @property
@@ -1057,8 +1114,15 @@ class Shell:
     def run_cell_magic(self, name, line, cell):
         """Runs a cell magic, or raises when there is none of this name."""
         if name in AROUND_MAGICS:
+            number = _cellar.cell.get(0)
+            outer = _at_end.pop(number, None)
             AROUND_MAGICS[name](line)
-            return _run_source[1](cell)
+            try:
+                return _run_source[1](cell)
+            finally:
+                end(number)
+                if outer is not None:
+                    _at_end[number] = outer
         return self._find(CELL_MAGICS, name)(line, cell)
 
     def magic(self, line):

@@ -44,12 +44,12 @@ class _Absent:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         """A hollow module, or the reason why there is none; whoever only asks whether it is there gets no reason."""
-        if sys._getframe(2).f_code is _IMPORT:
+        if fullname not in _HOLLOW and sys._getframe(2).f_code is _IMPORT:
             remedy = lacks.remedy(fullname) if path is None else packages.gone(fullname, path)
             if remedy is not None:
                 raise ModuleNotFoundError(f"No module named '{fullname}': {remedy}", name=fullname)
         if fullname in _HOLLOW:
-            return importlib.machinery.ModuleSpec(fullname, _HollowLoader, is_package=fullname == "ctypes")
+            return importlib.machinery.ModuleSpec(fullname, _HollowLoader, is_package=any(name.startswith(f"{fullname}.") for name in _HOLLOW))
         return None
 
 

@@ -16,6 +16,7 @@ import heapq
 import os
 import selectors
 import socket
+import sys
 import time
 import weakref
 
@@ -150,6 +151,10 @@ class ReactorLoop(_Base):
         _on_fatal, _on_unhandled = on_fatal, on_unhandled
         self.is_nested, self.nested = False, 0
         _attributes.update(vars(self))
+
+    def watch_generators(self):
+        """Has generators of this thread that are left in the middle closed, so that their `finally` is run; as a loop that runs does."""
+        sys.set_asyncgen_hooks(firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook)
 
     def keep_ground(self):
         """Takes back what cells have done to the loop that no code could work with."""
@@ -382,6 +387,7 @@ def install():
     loop = ReactorLoop()
     asyncio.set_event_loop(loop)
     asyncio.events._set_running_loop(loop)
+    loop.watch_generators()
     asyncio.run = asyncio.runners.run = _run
     asyncio.new_event_loop = asyncio.events.new_event_loop = _new_loop
     asyncio.Runner = asyncio.runners.Runner = _Runner
