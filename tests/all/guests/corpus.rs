@@ -1,4 +1,4 @@
-//! Sessions as agents write them, against what they come to natively: see `fixtures/agents/README.md`.
+//! Sessions as agents write them, against what they come to natively: see `fixtures/agents/README.md` and `fixtures/reports/README.md`.
 
 #![allow(clippy::print_stdout, reason = "the share is for who runs it by hand")]
 
@@ -95,7 +95,17 @@ fn is_shown(shown: &str, text: &str) -> bool {
 
 #[test]
 fn sessions_of_agents_come_to_what_they_come_to_natively() {
-    let entries = fs::read_dir(root().join("fixtures/agents")).expect("a folder");
+    play_all("fixtures/agents");
+}
+
+#[test]
+fn what_was_reported_of_other_sandboxes_comes_to_what_it_comes_to_natively() {
+    play_all("fixtures/reports");
+}
+
+/// Plays the sessions of a folder, and compares.
+fn play_all(folder: &str) {
+    let entries = fs::read_dir(root().join(folder)).expect("a folder");
     let paths: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     let (mut all, mut right, mut visible, mut wrong) = (0, 0, 0, Vec::new());
     for path in &paths {
@@ -123,9 +133,7 @@ fn sessions_of_agents_come_to_what_they_come_to_natively() {
             }
         }
     }
-    println!(
-        "of {all} cells as agents write them {right} come to the same as natively, {visible} in full view of a model"
-    );
+    println!("of {all} cells in {folder} {right} come to the same as natively, {visible} in full view of a model");
     assert!(all >= 100, "{all} cells are few");
     assert!(wrong.is_empty(), "{} cells are not as told\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
