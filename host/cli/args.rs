@@ -221,9 +221,12 @@ pub(crate) struct ServeArguments {
     /// Address and port to listen at, or a port of this machine alone; port 0 is any that is free [default: 127.0.0.1:8700]
     #[arg(long, value_name = "ADDRESS", value_parser = listened)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Ask the server that listens there whether it is in order, and end with 0 if it is
+    /// Check all that a server needs to start, and end: with 0 if one would start. An address that is in use is no fault
     #[arg(long)]
     pub(crate) check: bool,
+    /// Ask the server that listens there whether it is in order, and end with 0 if it is
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) health: bool,
     /// Be the process of this tenant, for a server that says what to serve on standard input
     #[arg(long, value_name = "TENANT", hide = true)]
     pub(crate) worker: Option<String>,

@@ -23,8 +23,9 @@ use crate::{
     setup,
     terminal::{Look, escaped},
 };
-use cellar_config::{Config, Isolate, ObjectRemote};
+use cellar_config::{Config, Isolate, ObjectRemote, Overrides};
 use cellar_secrets::{is_too_short, learn_named};
+use cellar_server::{ServeError, ServerConfig};
 use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 
 const HEADER: Style = Style::new().bold();
@@ -41,6 +42,7 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let host = setup::host_config(folders, config.host.stops)?;
     keep_compiled_in(host.cache.join("tools"));
     let mut report = report(&host, arguments.config.as_deref(), &config);
+    check_server(&mut report, folders, arguments.config.as_deref());
     check_packages(&mut report, arguments.package_store.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
     ask_remote(&mut report, config.artifacts.remote).await;
@@ -109,6 +111,18 @@ fn is_needed(guest: &str, config: &Config) -> bool {
         Some(GuestName::PythonData) => config.session.guests.contains(&GuestName::PythonData),
         Some(GuestName::JavaScriptCharts) => config.session.charts.unwrap_or(true),
         _ => true,
+    }
+}
+
+/// Adds what would keep `cellar serve` from starting with the file: what is wrong with its tenants and their own files.
+fn check_server(report: &mut DoctorJson, folders: &Folders, config: Option<&Path>) {
+    let Some(config) = config else { return };
+    let overrides = Overrides { config: Some(config.to_owned()), ..Overrides::default() };
+    let server = ServerConfig::new(&folders.into(), &overrides, |_| {}).map_err(ServeError::from);
+    if let Err(error) = server.and_then(|(server, _)| server.check()) {
+        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+        report.problems.push(format!("`cellar serve` would not start: {message}"));
     }
 }
 

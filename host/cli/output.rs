@@ -39,7 +39,7 @@ pub(crate) struct End {
     pub(crate) failure: Option<Failure>,
     /// Exit status of the first cell that has failed.
     status: Option<u8>,
-    /// That of the last `!` command that has failed.
+    /// Exit status of the last `!` command that has failed.
     command: Option<u8>,
     /// Exit code of the signal that has stopped it.
     pub(crate) signal: Option<u8>,

@@ -146,7 +146,7 @@ struct What {
     is_program: bool,
     /// The variable with the arguments of a program.
     arguments: Option<String>,
-    /// Where the program lies.
+    /// Folder of the program.
     folder: PathBuf,
 }
 

@@ -41,7 +41,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// The configuration is not valid, the address is in use, or the process cannot be confined as it is asked to be.
 pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, CliError> {
-    if arguments.check {
+    if arguments.health {
         let address = arguments.listen.unwrap_or(cellar_server::LISTEN);
         return Ok(ask_health(address).map_or_else(
             |error| {
@@ -65,6 +65,9 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     }
     let store = folders.store()?;
     config.check()?;
+    if arguments.check {
+        return check(config);
+    }
     let claim = config.claim_stores()?;
     let listener = config.listen()?;
     let confined = config.confine().map_err(ServeError::from)?;
@@ -73,6 +76,29 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     let code = on_runtime(serve_on(served));
     drop::<StoreClaim>(claim);
     code
+}
+
+/// Goes as far as a server goes that starts, and stops there. One that runs already on the same address keeps its store to itself:
+/// then the store is not opened.
+fn check(config: ServerConfig) -> Result<u8, CliError> {
+    let is_taken = match config.listen() {
+        Ok(_) => false,
+        Err(ServeError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => true,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(tokens) = &config.tokens {
+        tokens.list()?;
+    }
+    let tenants: Vec<String> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+    let address = config.listen;
+    let confined = config.confine().map_err(ServeError::from)?;
+    let isolation = confined.isolation.clone();
+    if !is_taken {
+        on_runtime(async { Ok(Server::open(config, isolation, Arc::new(SessionDoors)).map(|_| EXIT_COMPLETE)?) })?;
+    }
+    let taken = if is_taken { ", where a server listens now" } else { "" };
+    output::print(&format!("a server would start on http://{address}{taken}, for {}\n", tenants.join(", ")))?;
+    Ok(EXIT_COMPLETE)
 }
 
 /// Asks a server whether it is in order.

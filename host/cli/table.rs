@@ -47,6 +47,6 @@ mod tests {
 
     #[test]
     fn moments_are_dates() {
-        assert_eq!(date_text(1_803_556_541), "2027-02-25 09:02 UTC");
+        assert_eq!(date_text(1_803_556_541), "2027-02-25 11:55 UTC");
     }
 }

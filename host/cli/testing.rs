@@ -25,7 +25,7 @@ use crate::{
 };
 use files::{TestFile, find};
 
-/// What runs the tests, as a cell.
+/// Source of the cells that run tests.
 const PYTEST: &str = include_str!("testing/pytest.py");
 const NODE: &str = include_str!("testing/node.js");
 /// Type of the display by which the cell of pytest says what came of the tests.
@@ -35,7 +35,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Folder of the guest that the tests lie in.
 const WORKSPACE: &str = "/workspace";
 
-/// What came of a test.
+/// Outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -69,13 +69,13 @@ impl Test {
     }
 }
 
-/// What the cell of pytest displays.
+/// Display of the cell of pytest.
 #[derive(Deserialize)]
 struct Results {
     tests: Vec<Test>,
 }
 
-/// What came of the files of one sandbox.
+/// Outcome of the files of one sandbox.
 #[derive(Debug)]
 struct Suite {
     /// The file, or all of them.
@@ -114,7 +114,7 @@ pub(crate) async fn test(folders: &Folders, arguments: TestArguments) -> Result<
                 Some(suite) => {
                     let suite = suite?;
                     if !arguments.tap {
-                        output::print(&report::text(&suite))?;
+                        output::print(&report::text(&suite, arguments.coverage))?;
                         output::print_data(report::annotations(&suite).as_bytes())?;
                     }
                     suites.push(suite);
@@ -199,7 +199,7 @@ async fn run_batch(
             seconds: 0.0,
             file: Some(first.to_owned()),
             line: None,
-            message: failure.summary(),
+            message: format!("{}: {}", failure.name, failure.message),
             detail: failure.traceback.clone(),
         });
     }

@@ -63,6 +63,8 @@ fn without_age(line: &str) -> String {
     let age = [" s ago", " min ago", " h ago", " d ago"].iter().find_map(|unit| line.split_once(unit));
     match age {
         Some((before, after)) => format!("{}[age]{after}", before.trim_end_matches(|c: char| c.is_ascii_digit())),
+        // The columns of a list are as wide as the ages in it.
+        None if line.starts_with("ID ") => line.split_whitespace().collect::<Vec<_>>().join(" "),
         None => line.to_owned(),
     }
 }

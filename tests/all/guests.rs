@@ -34,6 +34,7 @@ mod outputs;
 mod packages;
 mod parquet;
 mod processes;
+mod programs;
 mod recordings;
 mod runtime;
 mod secrets;

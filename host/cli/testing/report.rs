@@ -1,4 +1,4 @@
-//! What came of tests, for people and for machines that build.
+//! Reports of tests, for people and for machines that build.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -27,13 +27,13 @@ fn counts<'a>(tests: impl Iterator<Item = &'a Test> + Clone) -> String {
     if told.is_empty() { "no tests".to_owned() } else { told.join(", ") }
 }
 
-/// A file on a line; below it what it printed, if a test has failed.
-pub(super) fn text(suite: &Suite) -> String {
+/// A file on a line; below it what it printed, if a test has failed or `shows_output`.
+pub(super) fn text(suite: &Suite, shows_output: bool) -> String {
     let look = Look::of_stdout();
     let mark = if suite.is_failed() { look.paint(BAD, "✗") } else { look.paint(GOOD, "✓") };
     let mut text =
         format!("{mark} {}  {}  {:.2} s\n", escaped(&suite.name), counts(suite.tests.iter()), suite.time.as_secs_f64());
-    if !suite.is_failed() {
+    if !suite.is_failed() && !shows_output {
         return text;
     }
     let lines: Vec<&str> = suite.output.lines().collect();

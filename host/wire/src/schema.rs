@@ -238,7 +238,6 @@ mod tests {
             "44-title-number",
             "47-timeout-zero",
             "48-timeout-too-long",
-            "50-timeout-fraction",
             "56-reset-string",
             "59-unknown-cell-field",
             "64-too-many-cells",

@@ -214,7 +214,7 @@ fn check_image(dist: &Path, folder: &Path) {
     BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut told).expect("a line");
     let address = told.split("http://").nth(1).and_then(|rest| rest.split(',').next()).expect("an address").to_owned();
     let check =
-        || run(&mut inside(&image, Some(&volume), ["/usr/bin/cellar", "serve", "--check", "--listen", &address]));
+        || run(&mut inside(&image, Some(&volume), ["/usr/bin/cellar", "serve", "--health", "--listen", &address]));
     assert_eq!(check().code, 0, "{}", check().stderr);
     server.kill().expect("it is there");
     server.wait().expect("it ends");

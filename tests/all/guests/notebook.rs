@@ -86,7 +86,7 @@ fn a_notebook_of_javascript_runs_as_javascript() {
     let cells = json!([code("const n = 40;\nn + 2")]);
     let path =
         write(&folder, "b.ipynb", &json!({"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells}));
-    let ended = run(cellar_with_guests(["run"]).arg(&path));
+    let ended = run(cellar_with_guests(["run", "--plain"]).arg(&path));
     assert!(ended.stdout.contains("JavaScript") && ended.stdout.contains("42"), "{}", ended.stdout);
 }
 

@@ -196,7 +196,7 @@ display({'name': 'x' * 60, 'list': list(range(30))})
         let bold = if arguments.contains(&"--plain") { 2 } else { 1 };
         assert_eq!((all.contains("line 50"), all.matches("**bold**").count()), (true, bold), "{all}");
     }
-    let plain = crate::support::run(&mut cellar_with_guests(["run", path])).stdout;
+    let plain = crate::support::run(&mut cellar_with_guests(["run", "--plain", path])).stdout;
     assert!(
         plain.contains("line 50\n") && plain.contains("Some **bold** words") && plain.contains("'city': 'Oslo'"),
         "{plain}"

@@ -96,8 +96,10 @@ impl Limit {
 
     /// So many steps as a number in the unit of the key: whole where they are.
     pub fn in_unit(&self, value: u64) -> serde_json::Number {
-        let (whole, rest) = (value / self.unit.steps(), value % self.unit.steps());
-        let fraction = (rest != 0).then(|| serde_json::Number::from_f64(value as f64 / self.unit.steps() as f64));
+        let steps = self.unit.steps();
+        let whole = value.checked_div(steps).unwrap_or(value);
+        let rest = value.saturating_sub(whole.saturating_mul(steps));
+        let fraction = (rest != 0).then(|| serde_json::Number::from_f64(value as f64 / steps as f64));
         fraction.flatten().unwrap_or_else(|| whole.into())
     }
 
