@@ -1,0 +1,5 @@
+"""`python -m cellar`: the command."""
+
+from .engine import main
+
+main()

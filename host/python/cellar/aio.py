@@ -1,0 +1,347 @@
+"""Sandboxes for programs with an event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .cells import Cells, grants_of, language_code
+from .errors import SandboxError
+from .events import Event, InputRequest, event_of
+from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, taking_in
+from .results import Result
+from .sandbox import Entry, Sandbox, Snapshot, Variable, _check_name, _path, _run_members, opened_link
+from .tools import Tool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._cellar import Mailbox
+    from .link import Link
+
+__all__ = ["AsyncRun", "AsyncSandbox"]
+
+Json = Any
+T = TypeVar("T")
+
+
+async def _answer(mailbox: Mailbox) -> dict[str, Json]:
+    """Waits for the next answer without a thread of this program."""
+    import asyncio
+
+    from .link import answer_of
+
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[bytes | None] = loop.create_future()
+
+    def set_it(line: bytes | None) -> None:
+        if not waiting.done():
+            waiting.set_result(line)
+
+    mailbox.take_soon(lambda line: loop.call_soon_threadsafe(set_it, line))
+    return answer_of(await waiting)
+
+
+class AsyncSandbox:
+    """A `Sandbox` whose methods are awaited. It is opened by `async with`, or when it is first used.
+
+    A run that is cancelled, as by `asyncio.timeout`, stops its cell and keeps what that has made. Tools that are coroutine functions
+    run on the event loop, and others on threads.
+
+    >>> import asyncio
+    >>> from cellar import AsyncSandbox
+    >>> async def main():
+    ...     async with AsyncSandbox() as s:
+    ...         return (await s.run("6 * 7")).text
+    >>> asyncio.run(main())
+    '42'
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Callable[..., Any] | Tool] = (),
+        language: str = "py",
+        data: bool = False,
+        name: str | None = None,
+        store: str | os.PathLike[str] | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]] | None = None,
+        environment: Mapping[str, str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        packages: Sequence[str] | None = None,
+        connectors: Mapping[str, Json] | None = None,
+        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None = None,
+        bindings: Mapping[str, Json] | None = None,
+        config: Mapping[str, Json] | str | os.PathLike[str] | None = None,
+        input: Callable[[str], Any] | None = None,  # noqa: A002
+        snapshot: Snapshot | str | os.PathLike[str] | None = None,
+        record: str | os.PathLike[str] | None = None,
+        _server: tuple[str, str] | None = None,
+    ) -> None:
+        self.language: str = language_code(language)
+        table = config if isinstance(config, Mapping) else None
+        self._file: str | os.PathLike[str] | None = None if isinstance(config, Mapping) else config
+        self._opening, self._tools = grants_of(
+            name=name, tools=tools, data=data, workspace=workspace, mounts=mounts, environment=environment, limits=limits,
+            packages=packages, connectors=connectors, http=http, bindings=bindings, config=table,
+            snapshot=_path(snapshot), has_input=input is not None,
+        )
+        if self._file is not None and "grants" in self._opening:
+            raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
+        self.name: str = self._opening["session"]
+        self._input, self._store, self._record, self._server = input, store, record, _server
+        self._link: Link | None = None
+        self._is_closed = False
+        self._opened: Any = None
+
+    @classmethod
+    def connect(cls, url: str, token: str, **options: Any) -> AsyncSandbox:
+        """A sandbox on a server: see `Sandbox.connect`."""
+        return cls(_server=(url, token), **options)
+
+    async def open(self) -> AsyncSandbox:
+        """Opens it. Whoever comes meanwhile waits."""
+        import asyncio
+
+        if self._is_closed:
+            raise SandboxError("the sandbox is closed", "closed")
+        if self._opened is None:
+            self._opened = asyncio.ensure_future(self._begin())
+        await asyncio.shield(self._opened)
+        return self
+
+    async def _begin(self) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        made = await asyncio.to_thread(
+            opened_link, self._tools, self._server, loop, self._input, self._store, self._record, self._file
+        )
+        try:
+            _, mailbox = made.request("open", **self._opening)
+            await _answer(mailbox)
+        except BaseException:
+            made.release()
+            raise
+        self._link = made
+
+    async def _ready(self) -> Link:
+        if self._link is None:
+            await self.open()
+        assert self._link is not None
+        return self._link
+
+    async def _ask(self, kind: str, **members: Json) -> dict[str, Json]:
+        link = await self._ready()
+        _, mailbox = link.request(kind, **members)
+        return await _answer(mailbox)
+
+    async def run(
+        self, cells: Cells, *, language: str | None = None, timeout: int | None = None, keep_going: bool = False,
+        producer: str | None = None,
+    ) -> Result:
+        """Runs cells: see `Sandbox.run`."""
+        import asyncio
+
+        link = await self._ready()
+        if link.input is not None:
+            run = await self.stream(cells, language=language, timeout=timeout, keep_going=keep_going, producer=producer)
+            return await run.result()
+        members = _run_members(self.name, cells, language or self.language, timeout, keep_going, producer)
+        name, mailbox = link.request("run", **members)
+        try:
+            return Result((await _answer(mailbox))["result"])
+        except asyncio.CancelledError:
+            link.cancel(name)
+            raise
+
+    async def stream(
+        self, cells: Cells, *, language: str | None = None, timeout: int | None = None, keep_going: bool = False,
+        producer: str | None = None,
+    ) -> AsyncRun:
+        """Runs cells, and gives their events: `async for event in await s.stream(...)`."""
+        link = await self._ready()
+        members = _run_members(self.name, cells, language or self.language, timeout, keep_going, producer)
+        return AsyncRun(link, self.name, members)
+
+    async def get(self, name: str, *, frame: str | None = None) -> Any:
+        """The value of a name: see `Sandbox.get`."""
+        import asyncio
+
+        _check_name(name)
+        path = new_path()
+        shown = (await self.run(giving_out(name, path), language="py")).check().json
+        if not isinstance(shown, dict):
+            raise SandboxError(f"`{name}` is neither a table nor JSON")
+        if "file" not in shown:
+            return shown["value"]
+        data = await self.files.read(path)
+        await self.files.remove(path)
+        return await asyncio.to_thread(frame_of, data, shown["file"], frame)
+
+    async def set(self, name: str, value: Any) -> None:
+        """Binds a name: see `Sandbox.__setitem__`."""
+        import asyncio
+
+        _check_name(name)
+        if is_frame(value):
+            path = new_path()
+            await self.files.write(path, await asyncio.to_thread(feather_of, value))
+            (await self.run(taking_in(name, path), language="py")).check()
+        else:
+            (await self.run(binding(name, value), language="py")).check()
+
+    @property
+    def files(self) -> AsyncFolder:
+        """Its files."""
+        return AsyncFolder(self)
+
+    async def variables(self, language: str | None = None) -> list[Variable]:
+        """Its names."""
+        return await self._on_a_thread(lambda same: same.variables(language))
+
+    async def complete(self, code: str, cursor: int | None = None, *, language: str | None = None) -> list[str]:
+        """Completions of a text at a cursor."""
+        return await self._on_a_thread(lambda same: same.complete(code, cursor, language=language))
+
+    async def hibernate(self) -> None:
+        """Gives its memory back until it is used again."""
+        await self._on_a_thread(lambda same: same.hibernate())
+
+    async def _on_a_thread(self, ask: Callable[[Sandbox], T]) -> T:
+        import asyncio
+
+        same = object.__new__(Sandbox)
+        same.language, same.name, same._link = self.language, self.name, await self._ready()
+        return await asyncio.to_thread(ask, same)
+
+    async def reset(self, language: str | None = None) -> None:
+        """Gives a language, or all, a fresh interpreter."""
+        members = {} if language is None else {"language": language_code(language)}
+        await self._ask("reset", session=self.name, **members)
+
+    async def fork(self, name: str | None = None) -> AsyncSandbox:
+        """A sandbox that begins with the state of this one: see `Sandbox.fork`."""
+        members = {} if name is None else {"new": name}
+        opened = await self._ask("fork", session=self.name, **members)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.name = opened["session"]
+        assert self._link is not None
+        self._link.users += 1
+        return made
+
+    async def snapshot(self, path: str | os.PathLike[str] | None = None) -> Snapshot:
+        """Writes its state into a file: see `Sandbox.snapshot`."""
+        link = await self._ready()
+        if path is None and link.connection.sessions is None:
+            path = f"{self.name}-{os.urandom(4).hex()}"
+        snapshot = Snapshot._temporary() if path is None else Snapshot(path)
+        await self._ask("snapshot", session=self.name, file=snapshot.path)
+        return snapshot
+
+    async def rewind(self, snapshot: Snapshot | str | os.PathLike[str]) -> None:
+        """Takes it back to a snapshot."""
+        await self._ask("restore", session=self.name, file=_path(snapshot))
+
+    async def close(self) -> None:
+        """Ends it and its runs."""
+        self._is_closed = True
+        link, self._link = self._link, None
+        if link is None:
+            return
+        try:
+            _, mailbox = link.request("close", session=self.name)
+            await _answer(mailbox)
+        finally:
+            link.release()
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}{' (closed)' if self._is_closed else ''}>"
+
+
+class AsyncFolder:
+    """Files of a sandbox: see `Sandbox.files`."""
+
+    __slots__ = ("_sandbox",)
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def read(self, path: str | os.PathLike[str]) -> bytes:
+        """The bytes of a file."""
+        return await self._sandbox._on_a_thread(lambda same: same.files.read(path))
+
+    async def write(self, path: str | os.PathLike[str], content: bytes | str) -> None:
+        """Writes a file, and makes the folders that it is in."""
+        await self._sandbox._on_a_thread(lambda same: same.files.write(path, content))
+
+    async def list(self, path: str | os.PathLike[str] = "/workspace") -> list[Entry]:
+        """The entries of a folder, by name."""
+        return await self._sandbox._on_a_thread(lambda same: same.files.list(path))
+
+    async def remove(self, path: str | os.PathLike[str]) -> None:
+        """Removes a file, or a folder that is empty."""
+        await self._sandbox._on_a_thread(lambda same: same.files.remove(path))
+
+    async def upload(self, folder: str | os.PathLike[str], path: str | os.PathLike[str] = "/workspace") -> None:
+        """Copies a folder of the host with all in it."""
+        await self._sandbox._on_a_thread(lambda same: same.files.upload(folder, path))
+
+
+class AsyncRun:
+    """A run under way: an asynchronous iterator of its events."""
+
+    def __init__(self, link: Link, session: str, members: dict[str, Json]) -> None:
+        self._link = link
+        self._session = session
+        self._result: Result | None = None
+        self._id, self._mailbox = link.request("run", events=True, **members)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        import asyncio
+        import inspect
+
+        if self._result is not None:
+            raise StopAsyncIteration
+        try:
+            answer = await _answer(self._mailbox)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if answer["type"] == "result":
+            self._result = Result(answer["result"])
+            raise StopAsyncIteration
+        event = event_of(answer["event"])
+        if isinstance(event, InputRequest) and self._link.input is not None:
+            value = self._link.input(event.prompt)
+            self.answer(event, await value if inspect.isawaitable(value) else value)
+        return event
+
+    def answer(self, request: InputRequest, value: str | None) -> None:
+        """Answers a request for input; `None` is the end of the input."""
+        self._link.tell(type="submit_input", session=self._session, request_id=request.request_id, value=value)
+
+    def cancel(self) -> None:
+        """Stops the run, which goes on to its proper end."""
+        self._link.cancel(self._id)
+
+    async def result(self) -> Result:
+        """What the run came to. Reads the events that are left."""
+        async for _ in self:
+            pass
+        assert self._result is not None
+        return self._result

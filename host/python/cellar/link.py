@@ -1,0 +1,206 @@
+"""Requests and answers of one sandbox and its forks, and the calls of its cells."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ._cellar import EngineError
+from .errors import SandboxError
+from .tools import Tool, plain
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+
+    from ._cellar import Connection, Mailbox
+
+Json = Any
+
+_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+
+
+def refused(error: EngineError) -> SandboxError:
+    """The exception of this package for one of the engine."""
+    code, message, hint = error.args
+    return SandboxError(message, code, hint)
+
+
+class Link:
+    """A connection, and what answers the calls of its cells."""
+
+    def __init__(
+        self,
+        connect: Callable[[Callable[[bytes], object]], Connection],
+        tools: Mapping[str, Tool],
+        loop: asyncio.AbstractEventLoop | None = None,
+        input: Callable[[str], Any] | None = None,  # noqa: A002 - the name that cells have for it
+    ) -> None:
+        self.tools = tools
+        self.loop = loop
+        self.input = input
+        self.users = 1
+        self._ids = count(1)
+        # Calls under way: those of coroutines with what cancels them. Lines are handled on several threads, in any order.
+        self._calls: dict[str, Future[None] | None] = {}
+        self._cancelled: set[str] = set()
+        self._lock = threading.Lock()
+        # The engine must not keep what holds the connection.
+        answer = weakref.WeakMethod(self._handle)
+
+        def handler(line: bytes) -> None:
+            found = answer()
+            if found is not None:
+                found(line)
+
+        try:
+            self.connection = connect(handler)
+        except EngineError as error:
+            raise refused(error) from None
+
+    def request(self, kind: str, events: bool = False, **members: Json) -> tuple[str, Mailbox]:
+        """Sends a request, and returns its id and the mailbox of its answers."""
+        name = str(next(self._ids))
+        members["type"], members["id"] = kind, name
+        try:
+            return name, self.connection.request(name, _dumps(members).encode("utf-8", "surrogatepass"), events)
+        except EngineError as error:
+            raise refused(error) from None
+
+    def tell(self, **members: Json) -> None:
+        """Sends a request that nobody waits for the answer of. One that has been closed hears nothing."""
+        try:
+            self.connection.send(_dumps(members).encode("utf-8", "surrogatepass"))
+        except EngineError:
+            pass
+
+    def cancel(self, run: str) -> None:
+        """Stops a run."""
+        self.tell(type="cancel", id=run)
+
+    def release(self) -> None:
+        """Gives up one use of the connection, which ends with the last."""
+        self.users -= 1
+        if self.users <= 0:
+            self.connection.close()
+
+    def _handle(self, line: bytes) -> None:
+        message = json.loads(line)
+        kind = message["type"]
+        if kind == "call":
+            self._call(message)
+        elif kind == "call_cancelled":
+            call = message["call"]
+            with self._lock:
+                if call not in self._calls:
+                    self._cancelled.add(call)
+                    return
+                pending = self._calls.pop(call)
+            if pending is not None:
+                pending.cancel()
+
+    def _call(self, message: dict[str, Json]) -> None:
+        call, tool = message["call"], self.tools.get(message["tool"])
+        with self._lock:
+            if call in self._cancelled:
+                self._cancelled.discard(call)
+                return
+            self._calls[call] = None
+        if tool is None:
+            self._reply(call, error=f"there is no tool {message['tool']}")
+            return
+        try:
+            arguments = tool.arguments(message["arguments"])
+            if tool.is_async and self.loop is None:
+                self._later(call, tool.function(**arguments), background_loop())
+            elif tool.is_async and self.loop is not None:
+                self._later(call, tool.function(**arguments), self.loop)
+            else:
+                self._reply(call, result=tool.function(**arguments))
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is the cell's to see
+            self._reply(call, error=said(error))
+
+    def _later(self, call: str, awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
+        async def answer() -> None:
+            try:
+                result = await awaitable
+            except Exception as error:  # noqa: BLE001
+                self._reply(call, error=said(error))
+            else:
+                self._reply(call, result=result)
+
+        with self._lock:
+            if call in self._calls:
+                self._calls[call] = asyncio.run_coroutine_threadsafe(answer(), loop)
+            elif inspect.iscoroutine(awaitable):
+                awaitable.close()
+
+    def _reply(self, call: str, *, result: Any = None, error: str | None = None) -> None:
+        with self._lock:
+            if self._calls.pop(call, self) is self:
+                # Nobody waits for it any more.
+                return
+        members: dict[str, Json] = {"type": "reply", "call": call}
+        if error is None:
+            try:
+                text = json.dumps({**members, "result": result}, default=plain, allow_nan=False)
+            except (TypeError, ValueError) as wrong:
+                text = _dumps({**members, "error": f"its result is no JSON: {wrong}"})
+        else:
+            text = _dumps({**members, "error": error})
+        try:
+            self.connection.send(text.encode("utf-8", "surrogatepass"))
+        except EngineError:
+            pass
+
+
+def said(error: BaseException) -> str:
+    """What a cell is told of an exception."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def answer_of(line: bytes | None) -> dict[str, Json]:
+    """Reads an answer.
+
+    Raises `SandboxError` for a refusal, and when the connection has ended.
+    """
+    if line is None:
+        raise SandboxError("the connection has ended", "closed")
+    answer: dict[str, Json] = json.loads(line)
+    if answer["type"] == "error":
+        error = answer["error"]
+        raise SandboxError(error["message"], error["code"], error.get("hint"))
+    return answer
+
+
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_starting = threading.Lock()
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of asynchronous tools in programs that have none."""
+    import asyncio
+
+    with _starting:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="cellar-tools", daemon=True).start()
+        return loop
+
+
+def _renewed() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renewed)
