@@ -35,6 +35,7 @@ mod packages;
 mod parquet;
 mod processes;
 mod programs;
+mod python_package;
 mod recordings;
 mod runtime;
 mod secrets;

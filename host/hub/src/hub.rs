@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Afar, Doors, HostBridges, Options, OwnAndAfar, Sampler, Tools, keep_compiled_in};
+use cellar_bridges::{Afar, Doors, HostBridges, Options, Sampler, Tools, keep_compiled_in};
 use cellar_charts::Charts;
 use cellar_config::Config;
 use cellar_config::{Granted, Overrides, Progress, languages_of, make_ready};
@@ -20,7 +20,7 @@ use cellar_core::sync::lock;
 use cellar_engine::{
     DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
-    bridges::{Bridges, ToolSpec},
+    bridges::ToolSpec,
     config::{KernelOptions, Unread},
     guests::guest_status,
     store::{SessionStore, StoredInfo},
@@ -33,6 +33,7 @@ use crate::{
     error::HubError,
     figures::{CellKey, Figures, Histogram},
     journals::{Account, Journals},
+    layer::Layer,
     run::{Driving, Ending, RunHandle, RunRequest, drive},
     turn::Turns,
 };
@@ -70,6 +71,8 @@ pub struct HubConfig {
     /// Bridges to another process, which answers the calls of cells in place of the grants of the configuration file.
     /// Tools of callers and offered models are still answered here.
     pub afar: Option<Afar>,
+    /// Answers calls of cells before its bridges do.
+    pub layer: Option<Arc<dyn Layer>>,
     /// True if runs of stored sessions end only when the state that they leave is on the disk, so that a crash undoes
     /// no reported result.
     pub is_durable: bool,
@@ -93,6 +96,7 @@ impl Default for HubConfig {
             artifacts: None,
             sampler: None,
             afar: None,
+            layer: None,
             is_durable: true,
             bounds: Bounds::default(),
             progress: |_| {},
@@ -297,7 +301,7 @@ impl Hub {
             inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
         let tokens = inner.config.bounds.tokens.iter();
         let bridges = tokens.fold(bridges, |bridges, budget| bridges.with_token_budget(budget.clone()));
-        let with_tools = self.with_afar(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
+        let with_tools = inner.config.answered(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
         if granted.charts {
@@ -360,7 +364,7 @@ impl Hub {
             return self.open_session(open, answerer).await;
         }
         let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
-        let session = entry.session.fork_with(Some(name.clone()), self.with_afar(granted)).await?;
+        let session = entry.session.fork_with(Some(name.clone()), self.0.config.answered(granted)).await?;
         self.add(name, SessionEntry { session, turns: Arc::default(), ..entry })
     }
 
@@ -575,14 +579,6 @@ impl Hub {
         self.check_new_session(&name)?;
         lock(&self.0.sessions).insert(name.clone(), entry);
         Ok(name)
-    }
-
-    /// The bridges of a session, with what another process answers for.
-    fn with_afar(&self, own: HostBridges) -> Arc<dyn Bridges> {
-        match &self.0.config.afar {
-            Some(afar) => Arc::new(OwnAndAfar { own, afar: afar.clone() }),
-            None => Arc::new(own),
-        }
     }
 
     /// The name of a session, made up if need be.

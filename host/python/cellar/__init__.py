@@ -16,11 +16,12 @@ from .aio import AsyncRun, AsyncSandbox
 from .cells import Cell
 from .engine import configure
 from .errors import CellFailed, SandboxError
+from .functions import HttpRequest, HttpResponse
 from .results import CellError, CellResult, Image, Result, Usage
 from .sandbox import Entry, Run, Sandbox, SandboxFunction, Snapshot, Variable, replay
 from .tools import Tool
 
 __all__ = [
-    "AsyncRun", "AsyncSandbox", "Cell", "CellError", "CellFailed", "CellResult", "Entry", "Image", "Result", "Run",
+    "AsyncRun", "AsyncSandbox", "Cell", "CellError", "CellFailed", "CellResult", "Entry", "HttpRequest", "HttpResponse", "Image", "Result", "Run",
     "Sandbox", "SandboxError", "SandboxFunction", "Snapshot", "Tool", "Usage", "Variable", "configure", "events", "replay",
 ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .cells import Cells, grants_of, language_code
 from .errors import SandboxError
 from .events import Event, InputRequest, event_of
-from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, taking_in
+from .functions import HttpRequest, functions_of
+from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
 from .results import Result
 from .sandbox import Entry, Sandbox, Snapshot, Variable, _check_name, _path, _run_members, opened_link
 from .tools import Tool
@@ -72,7 +73,9 @@ class AsyncSandbox:
         limits: Mapping[str, int] | None = None,
         packages: Sequence[str] | None = None,
         connectors: Mapping[str, Json] | None = None,
-        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None = None,
+        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | Callable[[HttpRequest], Any] | None = None,
+        llm: Callable[..., Any] | Mapping[str, Json] | None = None,
+        agent: Callable[..., Any] | Mapping[str, Json] | None = None,
         bindings: Mapping[str, Json] | None = None,
         config: Mapping[str, Json] | str | os.PathLike[str] | None = None,
         input: Callable[[str], Any] | None = None,  # noqa: A002
@@ -85,13 +88,14 @@ class AsyncSandbox:
         self._file: str | os.PathLike[str] | None = None if isinstance(config, Mapping) else config
         self._opening, self._tools = grants_of(
             name=name, tools=tools, data=data, workspace=workspace, mounts=mounts, environment=environment, limits=limits,
-            packages=packages, connectors=connectors, http=http, bindings=bindings, config=table,
+            packages=packages, connectors=connectors, http=None if callable(http) else http, bindings=bindings, config=table, llm=None if callable(llm) else llm, agents=None if callable(agent) else agent,
             snapshot=_path(snapshot), has_input=input is not None,
         )
         if self._file is not None and "grants" in self._opening:
             raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
         self.name: str = self._opening["session"]
         self._input, self._store, self._record, self._server = input, store, record, _server
+        self._functions = functions_of(llm=llm, agent=agent, http=http)
         self._link: Link | None = None
         self._is_closed = False
         self._opened: Any = None
@@ -117,7 +121,7 @@ class AsyncSandbox:
 
         loop = asyncio.get_running_loop()
         made = await asyncio.to_thread(
-            opened_link, self._tools, self._server, loop, self._input, self._store, self._record, self._file
+            opened_link, self._tools, self._server, loop, self._input, self._store, self._record, self._file, self._functions
         )
         try:
             _, mailbox = made.request("open", **self._opening)
@@ -172,14 +176,12 @@ class AsyncSandbox:
 
         _check_name(name)
         path = new_path()
-        shown = (await self.run(giving_out(name, path), language="py")).check().json
-        if not isinstance(shown, dict):
-            raise SandboxError(f"`{name}` is neither a table nor JSON")
-        if "file" not in shown:
-            return shown["value"]
+        found = shown(name, (await self.run(giving_out(name, path), language="py")).check().json)
+        if "file" not in found:
+            return found["value"]
         data = await self.files.read(path)
         await self.files.remove(path)
-        return await asyncio.to_thread(frame_of, data, shown["file"], frame)
+        return await asyncio.to_thread(frame_of, data, found["file"], frame)
 
     async def set(self, name: str, value: Any) -> None:
         """Binds a name: see `Sandbox.__setitem__`."""

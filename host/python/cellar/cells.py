@@ -82,6 +82,8 @@ def grants_of(
     packages: Sequence[str] | None,
     connectors: Mapping[str, Json] | None,
     http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None,
+    llm: Mapping[str, Json] | None,
+    agents: Mapping[str, Json] | None,
     bindings: Mapping[str, Json] | None,
     config: Mapping[str, Json] | None,
     snapshot: str | None,
@@ -94,7 +96,7 @@ def grants_of(
         granted["mounts"] = {
             guest: dict(host) if isinstance(host, Mapping) else os.fspath(host) for guest, host in mounts.items()
         }
-    for key, given in (("environment", environment), ("limits", limits), ("connectors", connectors)):
+    for key, given in (("environment", environment), ("limits", limits), ("connectors", connectors), ("llm", llm), ("agents", agents)):
         if given is not None:
             granted[key] = dict(given)
     if packages is not None:

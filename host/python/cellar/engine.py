@@ -28,7 +28,7 @@ def configure(
     """
     if os.getpid() in _engines:
         raise SandboxError("the engine has started already", "usage", "call configure before the first Sandbox")
-    given = {"guests": guests, "cache": cache, "kernels": kernels}
+    given: dict[str, object] = {"guests": guests, "cache": cache, "kernels": kernels}
     _settings.update({name: value for name, value in given.items() if value is not None})
 
 
@@ -44,12 +44,11 @@ def _start() -> Engine:
     from ._cellar import Engine
 
     packed = os.path.join(_HERE, "_dist")
-    guests = _settings.get("guests") or os.environ.get("CELLAR_GUESTS") or os.path.join(packed, "lib", "cellar", "guests")
-    cache = _settings.get("cache") or os.environ.get("CELLAR_CACHE")
+    guests = str(_settings.get("guests") or os.environ.get("CELLAR_GUESTS") or os.path.join(packed, "lib", "cellar", "guests"))
+    cache = str(_settings.get("cache") or os.environ.get("CELLAR_CACHE") or "")
     if not cache:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         cache = os.path.join(home, "cellar")
-    guests, cache = os.fspath(guests), os.fspath(cache)  # type: ignore[call-overload]
     kernels = _settings.get("kernels")
     made = Engine(guests, cache, command(), _code_list(guests, packed), kernels if isinstance(kernels, int) else None)
     # Another thread may have been as fast.

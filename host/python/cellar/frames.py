@@ -6,7 +6,7 @@ import io
 import json
 import uuid
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from .errors import SandboxError
 from .tools import plain
@@ -79,6 +79,13 @@ def giving_out(name: str, path: str) -> str:
         else ({{"file": "parquet"}}, value.to_parquet({path!r}))[0],
     )[-1]
 ))({name}, __import__("os"))"""
+
+
+def shown(name: str, value: Json) -> dict[str, Json]:
+    """What such a cell has displayed."""
+    if not isinstance(value, dict):
+        raise SandboxError(f"`{name}` is neither a table nor JSON")
+    return cast("dict[str, Json]", value)
 
 
 def frame_of(data: bytes, kind: str, wanted: str | None) -> Any:

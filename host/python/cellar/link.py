@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._cellar import EngineError
 from .errors import SandboxError
+from .functions import Function
 from .tools import Tool, plain
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class Link:
         tools: Mapping[str, Tool],
         loop: asyncio.AbstractEventLoop | None = None,
         input: Callable[[str], Any] | None = None,  # noqa: A002 - the name that cells have for it
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.tools = tools
+        self.functions: Mapping[str, Function] = functions or {}
         self.loop = loop
         self.input = input
         self.users = 1
@@ -106,23 +109,24 @@ class Link:
                 pending.cancel()
 
     def _call(self, message: dict[str, Json]) -> None:
-        call, tool = message["call"], self.tools.get(message["tool"])
+        call: str = message["call"]
+        if "bridge" in message:
+            tool: Tool | Function | None = self.functions.get(message["bridge"])
+        else:
+            tool = self.tools.get(message["tool"])
         with self._lock:
             if call in self._cancelled:
                 self._cancelled.discard(call)
                 return
             self._calls[call] = None
         if tool is None:
-            self._reply(call, error=f"there is no tool {message['tool']}")
+            self._reply(call, error="there is no such function")
             return
         try:
-            arguments = tool.arguments(message["arguments"])
-            if tool.is_async and self.loop is None:
-                self._later(call, tool.function(**arguments), background_loop())
-            elif tool.is_async and self.loop is not None:
-                self._later(call, tool.function(**arguments), self.loop)
+            if tool.is_async:
+                self._later(call, tool.call(message["arguments"]), self.loop or background_loop())
             else:
-                self._reply(call, result=tool.function(**arguments))
+                self._reply(call, result=tool.call(message["arguments"]))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is the cell's to see
             self._reply(call, error=said(error))
 
@@ -148,16 +152,19 @@ class Link:
             if self._calls.pop(call, self) is self:
                 # Nobody waits for it any more.
                 return
-        members: dict[str, Json] = {"type": "reply", "call": call}
+        text = "null"
         if error is None:
             try:
-                text = json.dumps({**members, "result": result}, default=plain, allow_nan=False)
+                text = json.dumps(result, default=plain, allow_nan=False)
             except (TypeError, ValueError) as wrong:
-                text = _dumps({**members, "error": f"its result is no JSON: {wrong}"})
-        else:
-            text = _dumps({**members, "error": error})
+                error = f"its result is no JSON: {wrong}"
         try:
-            self.connection.send(text.encode("utf-8", "surrogatepass"))
+            if call.startswith("own-"):
+                self.connection.answer(call, text.encode("utf-8", "surrogatepass"), error)
+                return
+            given = f'"error":{_dumps(error)}' if error is not None else f'"result":{text}'
+            line = f'{{"type":"reply","call":{_dumps(call)},{given}}}'
+            self.connection.send(line.encode("utf-8", "surrogatepass"))
         except EngineError:
             pass
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from .cells import Cells, call_of, cells_of, grants_of, language_code, path_of, source_of
 from .errors import SandboxError
 from .events import Event, InputRequest, event_of
-from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, taking_in
+from .functions import Function, HttpRequest, HttpResponse, functions_of
+from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
 from .results import Result
 from .tools import Tool
 
@@ -80,6 +81,7 @@ def opened_link(
     store: str | os.PathLike[str] | None = None,
     record: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
+    functions: Mapping[str, Function] | None = None,
 ) -> Link:
     """A connection to the engine of this process, or to a server."""
     from .engine import engine
@@ -93,10 +95,12 @@ def opened_link(
 
     def connect(handler: Callable[[bytes], object]) -> Connection:
         if server is not None:
+            if functions:
+                raise SandboxError(f"a server answers `{'`, `'.join(functions)}` itself", "usage")
             return found.connect(handler, *server)
-        return found.open(handler, store, record, config)
+        return found.open(handler, store, record, config, list(functions or ()))
 
-    return Link(connect, tools, loop, input)
+    return Link(connect, tools, loop, input, functions)
 
 
 class Sandbox:
@@ -116,8 +120,12 @@ class Sandbox:
     - `tools`: functions that cells call as `tool.NAME(...)`, on other threads than this one
     - `mounts`: folders, `{"/data": "./data", "/out": {"host": "./out", "write": True}}`
     - `workspace`: a folder of the host that cells see as `/workspace` and write to; a private one otherwise
-    - `environment`, `packages`, `connectors`, `http` and `limits`: as in a `cellar.toml`
+    - `environment`, `packages`, `connectors` and `limits`: as in a `cellar.toml`
     - `config`: more of a `cellar.toml`, as a dictionary, or the path of a file instead of all these
+    - `llm`: answers `llm(prompt)` of cells: a function, `llm(prompt, *, model, system, schema)` of which it may take less, or the
+      table `[llm]` of a `cellar.toml`
+    - `agent`: answers `agent(prompt)`: a function, `agent(prompt, *, agent_type, model, context, label, schema, depth)`, or tables
+    - `http`: rules for hosts, or a function that answers every request itself
     - `input`: answers `input()` of cells
 
     With a `name` and a `store`, a folder, its state is kept there when it is closed, and goes on when one of that name is opened
@@ -138,7 +146,9 @@ class Sandbox:
         limits: Mapping[str, int] | None = None,
         packages: Sequence[str] | None = None,
         connectors: Mapping[str, Json] | None = None,
-        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None = None,
+        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | Callable[[HttpRequest], HttpResponse] | None = None,
+        llm: Callable[..., Any] | Mapping[str, Json] | None = None,
+        agent: Callable[..., Any] | Mapping[str, Json] | None = None,
         bindings: Mapping[str, Json] | None = None,
         config: Mapping[str, Json] | str | os.PathLike[str] | None = None,
         input: Callable[[str], str | None] | None = None,  # noqa: A002
@@ -151,13 +161,15 @@ class Sandbox:
         file = None if isinstance(config, Mapping) else config
         opening, known = grants_of(
             name=name, tools=tools, data=data, workspace=workspace, mounts=mounts, environment=environment, limits=limits,
-            packages=packages, connectors=connectors, http=http, bindings=bindings, config=table,
+            packages=packages, connectors=connectors, http=None if callable(http) else http, bindings=bindings, config=table, llm=None if callable(llm) else llm, agents=None if callable(agent) else agent,
             snapshot=_path(snapshot), has_input=input is not None,
         )
         if file is not None and "grants" in opening:
             raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
         self.name: str = opening["session"]
-        self._link: Link | None = opened_link(known, _server, None, input, store, record, file)
+        self._link: Link | None = opened_link(
+            known, _server, None, input, store, record, file, functions_of(llm=llm, agent=agent, http=http)
+        )
         try:
             self._ask("open", **opening)
         except BaseException:
@@ -259,14 +271,12 @@ class Sandbox:
         """
         _check_name(name)
         path = new_path()
-        shown = self.run(giving_out(name, path), language="py").check().json
-        if not isinstance(shown, dict):
-            raise SandboxError(f"`{name}` is neither a table nor JSON")
-        if "file" not in shown:
-            return shown["value"]
+        found = shown(name, self.run(giving_out(name, path), language="py").check().json)
+        if "file" not in found:
+            return found["value"]
         data = self._local_files().read(self.name, path)
         self._local_files().remove(self.name, path)
-        return frame_of(data, shown["file"], frame)
+        return frame_of(data, found["file"], frame)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Binds a name: tables, by the Arrow C data interface, become DataFrames, and all else crosses as JSON."""

@@ -7,8 +7,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 __all__ = ["Tool"]
 
@@ -59,8 +59,7 @@ class Tool:
         self.description: str = said if description is None else description
         self._models: dict[str, Any] = {}
         self.schema: dict[str, Json] = dict(schema) if schema is not None else self._schema(arguments)
-        called = function if inspect.isroutine(function) else getattr(function, "__call__", function)
-        self.is_async: bool = inspect.iscoroutinefunction(called)
+        self.is_async: bool = is_async(function)
 
     def _schema(self, described: Mapping[str, str]) -> dict[str, Json]:
         try:
@@ -94,12 +93,18 @@ class Tool:
             schema["$defs"] = definitions
         return schema
 
-    def arguments(self, given: dict[str, Json]) -> dict[str, Any]:
-        """Makes the arguments of the function of those of a call: models of Pydantic where those are wanted."""
+    def call(self, given: dict[str, Json]) -> Any:
+        """Calls the function with the arguments of a call: models of Pydantic where those are wanted."""
         for name, model in self._models.items():
             if name in given:
                 given[name] = model.model_validate(given[name])
-        return given
+        return self.function(**given)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True for coroutine functions, and for objects that are called like one."""
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)
+    return inspect.iscoroutinefunction(called)
 
 
 def tool_of(given: Callable[..., Any] | Tool) -> Tool:
@@ -115,7 +120,7 @@ def plain(value: Any) -> Json:
     if hasattr(value, "__dataclass_fields__"):
         return {name: getattr(value, name) for name in value.__dataclass_fields__}
     if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
+        return list(cast("Iterable[Any]", value))
     convert = getattr(value, "tolist", None) or getattr(value, "isoformat", None)
     if convert is not None:
         return convert()
@@ -154,8 +159,9 @@ def _schema_of(hint: Any, definitions: dict[str, Json]) -> dict[str, Json]:
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _schema_of(parameters[1], definitions) if parameters else {}}
-    if isinstance(hint, type) and hasattr(hint, "__members__"):
-        return {"enum": [member.value for member in hint.__members__.values()]}
+    members: Mapping[str, Any] | None = getattr(hint, "__members__", None)
+    if isinstance(hint, type) and members is not None:
+        return {"enum": [member.value for member in members.values()]}
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None:
         try:

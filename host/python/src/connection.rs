@@ -8,7 +8,7 @@ use std::{
 };
 
 use cellar_core::sync::lock;
-use cellar_hub::{Hub, Line, LineRead, Lines};
+use cellar_hub::{Line, LineRead, Lines};
 use cellar_wire::Answer;
 use futures::stream;
 use pyo3::{prelude::*, types::PyBytes};
@@ -149,23 +149,23 @@ impl Connection {
     pub(crate) fn new(
         handle: Handle,
         local: Option<Local>,
-        handler: Py<PyAny>,
+        handler: Arc<Py<PyAny>>,
     ) -> (Connection, Router, mpsc::Receiver<io::Result<LineRead>>) {
         let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
         let routes = Arc::new(Mutex::new(Routes { waiting: Some(HashMap::new()) }));
-        let router = Router { routes: routes.clone(), handler: Arc::new(handler) };
+        let router = Router { routes: routes.clone(), handler };
         let requests = Mutex::new(Some(requests));
         (Connection { handle, local, requests, routes, process: std::process::id() }, router, waiting)
     }
 
     pub(crate) fn in_process(
         handle: Handle,
-        hub: Hub,
+        local: Local,
         lines: Lines<InProcess>,
         mut queue: mpsc::Receiver<Line>,
-        handler: Py<PyAny>,
+        handler: Arc<Py<PyAny>>,
     ) -> Connection {
-        let (connection, router, mut waiting) = Connection::new(handle.clone(), Some(Local::new(handle.clone(), hub)), handler);
+        let (connection, router, mut waiting) = Connection::new(handle.clone(), Some(local), handler);
         handle.spawn(lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx))));
         handle.spawn(async move {
             while let Some(line) = queue.recv().await {
@@ -210,6 +210,17 @@ impl Connection {
         let mailbox = Mailbox { handle, id, routes, process, answers: Arc::new(AsyncMutex::new(receiver)) };
         self.send_line(py, line)?;
         Ok(mailbox)
+    }
+
+    /// Answers a call of a bridge that the handler was called with, by JSON or by why it failed.
+    #[pyo3(signature = (call, result, error=None))]
+    fn answer(&self, call: &str, result: &[u8], error: Option<String>) -> PyResult<bool> {
+        check_process(self.process)?;
+        let reply = match error {
+            Some(error) => Err(error),
+            None => serde_json::from_slice(result).map_err(|error| error.to_string()),
+        };
+        Ok(self.local.as_ref().is_some_and(|local| local.functions.answer(call, reply)))
     }
 
     /// Takes no more requests; runs that are under way end.

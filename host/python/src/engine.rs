@@ -12,7 +12,14 @@ use cellar_wire::Caller;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{EngineError, check_process, connection::Connection, place::InProcess, refused, remote, replay};
+use crate::{
+    EngineError, check_process,
+    connection::Connection,
+    functions::{Functions, OverBridges},
+    place::InProcess,
+    refused, remote, replay,
+    state::Local,
+};
 
 /// KiB of events of one sandbox that wait to be read.
 const LINES_KIB_MAX: u32 = 64 << 10;
@@ -67,7 +74,8 @@ impl Engine {
 
     /// Opens a connection whose sessions are in this process. `handler` is called with each call of a tool, as JSON, on a thread
     /// of the engine's. Sessions of a connection with a `store` are kept in that folder.
-    #[pyo3(signature = (handler, store=None, record=None, config=None))]
+    /// `functions` names the bridges that the handler answers for.
+    #[pyo3(signature = (handler, store=None, record=None, config=None, functions=Vec::new()))]
     fn open(
         &self,
         py: Python<'_>,
@@ -75,16 +83,21 @@ impl Engine {
         store: Option<PathBuf>,
         record: Option<PathBuf>,
         config: Option<PathBuf>,
+        functions: Vec<String>,
     ) -> PyResult<Connection> {
+        let handler = Arc::new(handler);
+        let functions = Functions::new(handler.clone(), &functions);
         let (handle, host, host_config) = self.parts()?;
         py.detach(|| {
             let _entered = handle.enter();
             let mut hub_config = HubConfig::default();
             (hub_config.runs_max, hub_config.sessions_max) = (TASKS_MAX, SESSIONS_MAX);
             hub_config.overrides.config = config;
+            hub_config.layer = Some(Arc::new(OverBridges(Arc::downgrade(&functions))));
             let is_kept = store.is_some();
             if let Some(folder) = store {
-                let artifacts = ArtifactStore::open(folder.join("artifacts"), cellar_engine::artifacts::ArtifactQuota::default());
+                let artifacts =
+                    ArtifactStore::open(folder.join("artifacts"), cellar_engine::artifacts::ArtifactQuota::default());
                 hub_config.artifacts = Some(artifacts.map_err(|error| refused(error.code(), &error))?);
                 hub_config.store = Some(SessionStore::open(folder).map_err(|error| refused(error.code(), &error))?);
             }
@@ -92,7 +105,7 @@ impl Engine {
             let hub = hub.map_err(|error| hub_refused(&error))?;
             let place = InProcess::new(hub.clone(), is_kept, record);
             let (lines, queue) = Lines::new(place, Caller::Trusted, LINES_KIB_MAX);
-            Ok(Connection::in_process(handle.clone(), hub, lines, queue, handler))
+            Ok(Connection::in_process(handle.clone(), Local::new(handle, hub, functions), lines, queue, handler))
         })
     }
 
@@ -120,7 +133,8 @@ impl Engine {
     fn parts(&self) -> PyResult<(tokio::runtime::Handle, Arc<Host>, HostConfig)> {
         check_process(self.process)?;
         let parts = lock(&self.parts);
-        let parts = parts.as_ref().ok_or_else(|| EngineError::new_err(("closed", "the engine has ended", None::<String>)))?;
+        let parts =
+            parts.as_ref().ok_or_else(|| EngineError::new_err(("closed", "the engine has ended", None::<String>)))?;
         Ok((parts.runtime.handle().clone(), parts.host.clone(), parts.config.clone()))
     }
 }

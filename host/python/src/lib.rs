@@ -9,6 +9,7 @@
 mod connection;
 mod engine;
 mod files;
+mod functions;
 mod place;
 mod remote;
 mod replay;

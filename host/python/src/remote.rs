@@ -1,6 +1,6 @@
 //! Connections to a server: the same lines, each a message of a WebSocket.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cellar_hub::LineRead;
 use futures::{SinkExt, StreamExt};
@@ -44,7 +44,7 @@ struct Head {
 pub(crate) fn connect(handle: &Handle, handler: Py<PyAny>, url: &str, token: &str) -> PyResult<Connection> {
     let opening = async { tokio::time::timeout(CONNECT_TIMEOUT, open(url, token)).await };
     let socket = handle.block_on(opening).map_err(|error| refused("connect", &error))??;
-    let (connection, router, mut requests) = Connection::new(handle.clone(), None, handler);
+    let (connection, router, mut requests) = Connection::new(handle.clone(), None, Arc::new(handler));
     handle.spawn(async move {
         let (mut sink, mut stream) = socket.split();
         let reading = async {
@@ -106,6 +106,7 @@ async fn open(url: &str, token: &str) -> PyResult<WebSocketStream<reqwest::Upgra
         return Err(words("connect", "the server does not speak WebSocket".to_owned()));
     }
     let upgraded = response.upgrade().await.map_err(failed)?;
-    let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let config =
+        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
 }

@@ -1,23 +1,26 @@
 //! Questions about sessions in this process, and their sleep.
 
+use std::sync::Arc;
+
 use cellar_engine::{Language, Session};
 use cellar_hub::Hub;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tokio::runtime::Handle;
 
-use crate::{check_process, engine::hub_refused, refused};
+use crate::{check_process, engine::hub_refused, functions::Functions, refused};
 
 /// Sessions of a connection that are in this process.
 #[derive(Clone)]
 pub(crate) struct Local {
     handle: Handle,
     hub: Hub,
+    pub(crate) functions: Arc<Functions>,
     process: u32,
 }
 
 impl Local {
-    pub(crate) fn new(handle: Handle, hub: Hub) -> Local {
-        Local { handle, hub, process: std::process::id() }
+    pub(crate) fn new(handle: Handle, hub: Hub, functions: Arc<Functions>) -> Local {
+        Local { handle, hub, functions, process: std::process::id() }
     }
 
     pub(crate) fn session(&self, name: &str) -> PyResult<Session> {

@@ -1,0 +1,25 @@
+//! Answers to the calls of cells, where more than the bridges of a hub's configuration gives them.
+
+use std::{fmt, sync::Arc};
+
+use cellar_bridges::{HostBridges, OwnAndAfar};
+use cellar_engine::bridges::Bridges;
+
+use crate::hub::HubConfig;
+
+/// Bridges that a program lays over those of its hub: what they do not answer themselves they hand on.
+pub trait Layer: Send + Sync + fmt::Debug {
+    /// Returns the bridges of a session.
+    fn over(&self, bridges: Arc<dyn Bridges>) -> Arc<dyn Bridges>;
+}
+
+impl HubConfig {
+    /// The bridges of a session: its own, what another process answers for, and the layer over both.
+    pub(crate) fn answered(&self, own: HostBridges) -> Arc<dyn Bridges> {
+        let bridges: Arc<dyn Bridges> = match &self.afar {
+            Some(afar) => Arc::new(OwnAndAfar { own, afar: afar.clone() }),
+            None => Arc::new(own),
+        };
+        self.layer.iter().fold(bridges, |bridges, layer| layer.over(bridges))
+    }
+}
