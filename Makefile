@@ -37,7 +37,7 @@ UNITS := $(CARGO) nextest run --cargo-profile bench --locked --workspace --lib -
 .DEFAULT_GOAL := help
 .PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
-	install dist clean prune
+	install wheel dist clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,7 +174,13 @@ times: builder ## Show how long each step of the last builds took; RECORD=1 writ
 install: all-guests ## Install the command, its guests, manual pages and completions; PREFIX=/usr/local, DESTDIR=
 	@.ci/install $(CELLAR) target/guests "$(DESTDIR)" "$(PREFIX)"
 
-dist: all-guests ## Make packages in target/dist: archives, packages of Debian, an image of containers; CELLAR_SIGNING_KEY= signs them
+wheel: guests ## Make the wheel of Python with both languages, for this machine, in target/wheel
+	@rm -rf target/wheel && mkdir -p target/wheel
+	@.ci/install $(CELLAR) target/guests target/wheel/tree "" javascript javascript-charts python
+	@.ci/wheel target/release/libcellar_python.so "$$($(CELLAR) --version | cut -d ' ' -f 2)" target/wheel/tree target/wheel
+	@rm -rf target/wheel/tree && ls target/wheel
+
+dist: all-guests ## Make packages in target/dist: archives, wheels of Python, packages of Debian, an image of containers; CELLAR_SIGNING_KEY= signs them
 	@.ci/setup dist
 	@.ci/dist $(CELLAR) target/guests target/dist
 

@@ -26,8 +26,10 @@ use crate::{
 
 pub(crate) const MEASUREMENTS: &[Offer] = &[("peers", peers)];
 
-/// Names that the programs of the peers know, and what runs them.
-const PEERS: [(&str, Language); 4] = [
+/// Names that the programs of the peers know, and what runs them. The packages are Cellar's own, from a program of Python.
+const PEERS: [(&str, Language); 6] = [
+    ("package, Python", Language::Python),
+    ("package, JavaScript", Language::JavaScript),
     ("eryx", Language::Python),
     ("monty", Language::Python),
     ("pyodide", Language::Python),

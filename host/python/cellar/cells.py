@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import json
 import os
-import textwrap
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
@@ -110,7 +105,7 @@ def grants_of(
         session["python"] = {**session.get("python", {}), "bindings": dict(bindings)}
     if session:
         granted["session"] = session
-    opening: dict[str, Json] = {"session": name or f"s-{uuid.uuid4().hex[:16]}"}
+    opening: dict[str, Json] = {"session": name or f"s-{os.urandom(8).hex()}"}
     if granted:
         opening["grants"] = granted
     if workspace is not None:
@@ -128,6 +123,10 @@ def grants_of(
 
 def source_of(function: Callable[..., Any]) -> str:
     """The source of a function, without its decorators."""
+    import ast
+    import inspect
+    import textwrap
+
     text = textwrap.dedent(inspect.getsource(function))
     [definition] = ast.parse(text).body
     if not isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -137,9 +136,13 @@ def source_of(function: Callable[..., Any]) -> str:
 
 def call_of(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
     """The source of a cell that calls a function with these arguments, and displays what it returns as JSON."""
+    import json
+
+    from .tools import is_async
+
     text = json.dumps([list(arguments), dict(named)], default=plain)
     call = f"{function.__name__}(*arguments[0], **arguments[1])"
-    if inspect.iscoroutinefunction(function):
+    if is_async(function):
         call = f"await {call}"
     given = f"for arguments in [__import__('json').loads({text!r})]: break\n"
     return f"{given}{{'value': {call}}}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
-import uuid
+import os
 from importlib import import_module
 from typing import Any, cast
 
@@ -23,13 +21,15 @@ def is_frame(value: object) -> bool:
 
 def new_path() -> str:
     """A path in the sandbox that nothing has."""
-    return f"{_FOLDER}/{uuid.uuid4().hex}"
+    return f"{_FOLDER}/{os.urandom(16).hex()}"
 
 
 def feather_of(frame: Any) -> bytes:
     """A frame as an Arrow file, with its columns as they lie in memory."""
     if type(frame).__module__.startswith("polars"):
-        out = io.BytesIO()
+        from io import BytesIO
+
+        out = BytesIO()
         frame.write_ipc(out, compression="uncompressed", compat_level=_compat())
         return out.getvalue()
     pyarrow = _pyarrow()
@@ -63,6 +63,8 @@ def taking_in(name: str, path: str) -> str:
 
 def binding(name: str, value: Any) -> str:
     """The source of a cell that binds a value."""
+    import json
+
     text = json.dumps(value, default=plain, allow_nan=False)
     return f"{name} = __import__('json').loads({text!r})"
 
@@ -96,7 +98,7 @@ def frame_of(data: bytes, kind: str, wanted: str | None) -> Any:
         except ImportError:
             continue
         if library == "polars":
-            return found.read_ipc(io.BytesIO(data)) if kind == "feather" else found.read_parquet(io.BytesIO(data))
+            return found.read_ipc(data) if kind == "feather" else found.read_parquet(data)
         buffer = _pyarrow().BufferReader(data)
         if kind == "feather":
             table = _pyarrow("pyarrow.ipc").open_file(buffer).read_all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -38,10 +37,12 @@ class Function:
     __slots__ = ("_accepts", "_bridge", "function", "is_async")
 
     def __init__(self, bridge: str, function: Callable[..., Any]) -> None:
+        from inspect import signature
+
         self._bridge = bridge
         self.function = function
         self.is_async: bool = is_async(function)
-        parameters = inspect.signature(function).parameters.values()
+        parameters = signature(function).parameters.values()
         is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
         # A function that wants no more than the prompt is given no more.
         self._accepts: frozenset[str] | None = None if is_open else frozenset(one.name for one in parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from binascii import a2b_base64
 from typing import Any, NamedTuple
 
 from .errors import CellFailed
@@ -120,7 +120,7 @@ class Result:
     @property
     def images(self) -> list[Image]:
         """The images that were displayed."""
-        return [Image(image["mimeType"], b64decode(image["data"])) for image in self._details["images"]]
+        return [Image(image["mimeType"], a2b_base64(image["data"])) for image in self._details["images"]]
 
     @property
     def is_error(self) -> bool:

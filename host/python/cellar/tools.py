@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 import sys
 import types
 import typing
@@ -18,8 +16,6 @@ _PLAIN: dict[object, dict[str, Json]] = {
     int: {"type": "integer"}, float: {"type": "number"}, str: {"type": "string"}, bool: {"type": "boolean"},
     type(None): {"type": "null"}, Any: {}, object: {}, list: {"type": "array"}, dict: {"type": "object"},
 }
-_SECTION = re.compile(r"\s*(Args|Arguments|Parameters):\s*$")
-_PARAMETER = re.compile(r"\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
 
 
 class Tool:
@@ -51,6 +47,8 @@ class Tool:
         description: str | None = None,
         schema: Mapping[str, Json] | None = None,
     ) -> None:
+        import inspect
+
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", ""))
         if not self.name.isidentifier():
@@ -62,6 +60,8 @@ class Tool:
         self.is_async: bool = is_async(function)
 
     def _schema(self, described: Mapping[str, str]) -> dict[str, Json]:
+        import inspect
+
         try:
             hints = typing.get_type_hints(self.function, include_extras=True)
         except (NameError, TypeError):
@@ -103,6 +103,8 @@ class Tool:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """True for coroutine functions, and for objects that are called like one."""
+    import inspect
+
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)
     return inspect.iscoroutinefunction(called)
 
@@ -175,14 +177,18 @@ def _schema_of(hint: Any, definitions: dict[str, Json]) -> dict[str, Json]:
 
 def _described(text: str) -> tuple[str, dict[str, str]]:
     """What a docstring says of a function, and of its arguments."""
+    import re
+
+    parameter = re.compile(r"\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
     lines = text.splitlines()
-    start = next((at for at, line in enumerate(lines) if _SECTION.match(line)), len(lines))
+    sections = ("Args:", "Arguments:", "Parameters:")
+    start = next((at for at, line in enumerate(lines) if line.strip() in sections), len(lines))
     arguments: dict[str, str] = {}
     name = None
     for line in lines[start + 1 :]:
         if line.strip() and not line[0].isspace():
             break
-        found = _PARAMETER.match(line)
+        found = parameter.match(line)
         if found:
             name, said = found.groups()
             arguments[name] = said.strip()

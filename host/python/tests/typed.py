@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cellar import AsyncSandbox, CellError, Image, Result, Sandbox, Snapshot, events
-
-if TYPE_CHECKING:
-    from typing import assert_type
 
 
 def add(a: int, b: int) -> int:
@@ -16,20 +11,23 @@ def add(a: int, b: int) -> int:
 
 def program() -> str:
     with Sandbox(tools=[add], limits={"timeout": 5}, mounts={"/data": "."}) as s:
-        result = s.run(["x = 1", "x"])
-        assert_type(result, Result)
-        assert_type(result.error, "CellError | None")
-        assert_type(result.images, "list[Image]")
+        result: Result = s.run(["x = 1", "x"])
+        error: CellError | None = result.error
+        images: list[Image] = result.images
+        print(error, images)
 
         @s.cell
         def double(n: int) -> int:
             return 2 * n
 
-        assert_type(double(2), int)
+        four: int = double(2)
+        print(four)
         for event in s.stream("1"):
             if isinstance(event, events.Stdout):
-                assert_type(event.text, str)
-        assert_type(s.snapshot(), Snapshot)
+                text: str = event.text
+                print(text)
+        state: Snapshot = s.snapshot()
+        s.rewind(state)
         return s.fork().run("x").text
 
 

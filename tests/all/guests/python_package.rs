@@ -86,7 +86,10 @@ fn tables_cross_as_arrow_between_the_program_and_the_data_guest() {
     python.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]);
     python.arg(root().join("host/python/tests/test_frames.py")).current_dir(folder.path());
     let path = std::env::join_paths([folder.path(), &packages]).expect("paths");
-    python.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1").env("CELLAR_GUESTS", root().join("target/guests"));
+    python
+        .env("PYTHONPATH", path)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("CELLAR_GUESTS", root().join("target/guests"));
     let said = succeed(python.env("CELLAR_PROGRAM", cellar));
     assert!(said.contains("3 passed"), "{said}");
 }

@@ -7,6 +7,7 @@ microseconds, memory in bytes. What a sandbox does not have is answered with `{"
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -104,6 +105,43 @@ class QuickJs:
     def close(self, session):
         session.__exit__(None, None, None)
         self.runtimes.pop(id(session)).__exit__(None, None, None)
+
+
+class Package:
+    """Cellar's own package of Python, in this process, as the workspace has been compiled."""
+
+    def __init__(self, language):
+        root = Path(__file__).resolve().parents[3]
+        self.folder = tempfile.TemporaryDirectory()
+        package = Path(self.folder.name) / "cellar"
+        package.mkdir()
+        for path in (root / "host/python/cellar").glob("*.py"):
+            package.joinpath(path.name).symlink_to(path)
+        package.joinpath("_cellar.abi3.so").symlink_to(root / "target/release/libcellar_python.so")
+        sys.path.insert(0, self.folder.name)
+        import cellar
+
+        cellar.configure(guests=root / "target/guests")
+        self.cellar, self.language = cellar, language
+        self.endless, self.kept = ("while True: pass", "kept = 41") if language == "py" else ("while (true);", "var kept = 41")
+
+    def open(self, seconds=120):
+        tool = self.cellar.Tool(lambda value: value, name="echo")
+        return self.cellar.Sandbox(tools=[tool], language=self.language, limits={"timeout": seconds})
+
+    def run(self, session, code):
+        return session.run(code).check().text.strip()
+
+    def print(self, expression):
+        return expression
+
+    def calls(self, count):
+        if self.language == "py":
+            return f"for each in range({count}):\n    tool.echo(value=each)"
+        return f"for (let each = 0; each < {count}; each++) await tool.echo({{ value: each }})"
+
+    def close(self, session):
+        session.close()
 
 
 def total(measure):
@@ -233,7 +271,8 @@ class Answers:
 
 
 def main():
-    answers = Answers({"eryx": Eryx, "monty": Monty, "quickjs-rs": QuickJs}[sys.argv[1]]())
+    package = {"package, Python": lambda: Package("py"), "package, JavaScript": lambda: Package("js")}
+    answers = Answers({"eryx": Eryx, "monty": Monty, "quickjs-rs": QuickJs, **package}[sys.argv[1]]())
     for line in sys.stdin:
         question = json.loads(line)
         try:
