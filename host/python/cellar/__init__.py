@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from . import events
 from .aio import AsyncRun, AsyncSandbox
-from .cells import Cell
+from .cells import Cell, Options, Snapshot
 from .engine import configure
 from .errors import CellFailed, SandboxError
 from .functions import HttpRequest, HttpResponse
 from .results import CellError, CellResult, Image, Result, Usage
-from .sandbox import Entry, Run, Sandbox, SandboxFunction, Snapshot, Variable, replay
+from .sandbox import Entry, Run, Sandbox, SandboxFunction, Variable, replay
 from .tools import Tool
 
 __all__ = [
-    "AsyncRun", "AsyncSandbox", "Cell", "CellError", "CellFailed", "CellResult", "Entry", "HttpRequest", "HttpResponse", "Image", "Result", "Run",
+    "AsyncRun", "AsyncSandbox", "Cell", "CellError", "CellFailed", "CellResult", "Entry", "HttpRequest", "HttpResponse", "Image", "Options", "Result", "Run",
     "Sandbox", "SandboxError", "SandboxFunction", "Snapshot", "Tool", "Usage", "Variable", "configure", "events", "replay",
 ]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .cells import Cells, grants_of, language_code
+from .cells import Cells, Options, Snapshot, language_code, path_of_snapshot, settings_of
 from .errors import SandboxError
 from .events import Event, InputRequest, event_of
-from .functions import HttpRequest, functions_of
 from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
 from .results import Result
-from .sandbox import Entry, Sandbox, Snapshot, Variable, _check_name, _path, _run_members, opened_link
-from .tools import Tool
+from .sandbox import Entry, Sandbox, Variable, _check_name, _run_members, opened_link
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from typing_extensions import Unpack
 
     from ._cellar import Mailbox
     from .link import Link
@@ -59,51 +59,21 @@ class AsyncSandbox:
     '42'
     """
 
-    def __init__(
-        self,
-        *,
-        tools: Iterable[Callable[..., Any] | Tool] = (),
-        language: str = "py",
-        data: bool = False,
-        name: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        workspace: str | os.PathLike[str] | None = None,
-        mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]] | None = None,
-        environment: Mapping[str, str] | None = None,
-        limits: Mapping[str, int] | None = None,
-        packages: Sequence[str] | None = None,
-        connectors: Mapping[str, Json] | None = None,
-        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | Callable[[HttpRequest], Any] | None = None,
-        llm: Callable[..., Any] | Mapping[str, Json] | None = None,
-        agent: Callable[..., Any] | Mapping[str, Json] | None = None,
-        bindings: Mapping[str, Json] | None = None,
-        config: Mapping[str, Json] | str | os.PathLike[str] | None = None,
-        input: Callable[[str], Any] | None = None,  # noqa: A002
-        snapshot: Snapshot | str | os.PathLike[str] | None = None,
-        record: str | os.PathLike[str] | None = None,
-        _server: tuple[str, str] | None = None,
-    ) -> None:
-        self.language: str = language_code(language)
-        table = config if isinstance(config, Mapping) else None
-        self._file: str | os.PathLike[str] | None = None if isinstance(config, Mapping) else config
-        self._opening, self._tools = grants_of(
-            name=name, tools=tools, data=data, workspace=workspace, mounts=mounts, environment=environment, limits=limits,
-            packages=packages, connectors=connectors, http=None if callable(http) else http, bindings=bindings, config=table, llm=None if callable(llm) else llm, agents=None if callable(agent) else agent,
-            snapshot=_path(snapshot), has_input=input is not None,
-        )
-        if self._file is not None and "grants" in self._opening:
-            raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
-        self.name: str = self._opening["session"]
-        self._input, self._store, self._record, self._server = input, store, record, _server
-        self._functions = functions_of(llm=llm, agent=agent, http=http)
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._settings = settings_of(options)
+        self.language: str = self._settings.language
+        self.name: str = self._settings.opening["session"]
+        self._server: tuple[str, str] | None = None
         self._link: Link | None = None
         self._is_closed = False
         self._opened: Any = None
 
     @classmethod
-    def connect(cls, url: str, token: str, **options: Any) -> AsyncSandbox:
+    def connect(cls, url: str, token: str, **options: Unpack[Options]) -> AsyncSandbox:
         """A sandbox on a server: see `Sandbox.connect`."""
-        return cls(_server=(url, token), **options)
+        made = cls(**options)
+        made._server = (url, token)
+        return made
 
     async def open(self) -> AsyncSandbox:
         """Opens it. Whoever comes meanwhile waits."""
@@ -120,11 +90,9 @@ class AsyncSandbox:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        made = await asyncio.to_thread(
-            opened_link, self._tools, self._server, loop, self._input, self._store, self._record, self._file, self._functions
-        )
+        made = await asyncio.to_thread(opened_link, self._settings, self._server, loop)
         try:
-            _, mailbox = made.request("open", **self._opening)
+            _, mailbox = made.request("open", **self._settings.opening)
             await _answer(mailbox)
         except BaseException:
             made.release()
@@ -246,7 +214,7 @@ class AsyncSandbox:
 
     async def rewind(self, snapshot: Snapshot | str | os.PathLike[str]) -> None:
         """Takes it back to a snapshot."""
-        await self._ask("restore", session=self.name, file=_path(snapshot))
+        await self._ask("restore", session=self.name, file=path_of_snapshot(snapshot))
 
     async def close(self) -> None:
         """Ends it and its runs."""

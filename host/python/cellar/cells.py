@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Union
+from typing import Any, Literal, NamedTuple, TypedDict, Union
 
+from .errors import SandboxError
+from .functions import Function, HttpRequest, functions_of
 from .tools import Tool, plain, tool_of
 
-__all__ = ["Cell", "Cells", "Grants", "Language"]
+__all__ = ["Cell", "Cells", "Language", "Options", "Settings", "Snapshot"]
 
 Json = Any
 Language = Literal["py", "js", "python", "javascript"]
@@ -58,67 +60,152 @@ def cells_of(cells: Cells, language: str, timeout: int | None) -> list[dict[str,
     return made
 
 
-class Grants(NamedTuple):
-    """What a sandbox is opened with."""
+class Options(TypedDict, total=False):
+    """What a sandbox is opened with. It is granted nothing but what is said here."""
 
+    language: Language
+    """The language of cells that name none: Python, unless given."""
+    data: bool
+    """Whether Python has NumPy, pandas and Matplotlib."""
+    tools: Iterable[Callable[..., Any] | Tool]
+    """Functions that cells call as `tool.NAME(...)`, on other threads than the program's."""
+    mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]]
+    """Folders: `{"/data": "./data", "/out": {"host": "./out", "write": True}}`."""
+    workspace: str | os.PathLike[str]
+    """A folder of the host that cells see as `/workspace` and write to; a private one otherwise."""
+    environment: Mapping[str, str]
+    limits: Mapping[str, int]
+    """`[limits]` of a `cellar.toml`, such as `{"timeout": 5, "memory_mib": 256}`."""
+    packages: Sequence[str]
+    connectors: Mapping[str, Json]
+    llm: Callable[..., Any] | Mapping[str, Json]
+    """What answers `llm(prompt)`: a function, `llm(prompt, *, model, system, schema)` of which it may take less, or `[llm]`."""
+    agent: Callable[..., Any] | Mapping[str, Json]
+    """What answers `agent(prompt)`: a function, `agent(prompt, *, agent_type, model, context, label, schema, depth)`, or tables."""
+    http: Callable[[HttpRequest], Any] | Mapping[str, Json] | Sequence[Mapping[str, Json]]
+    """Rules for hosts, or a function that answers every request itself."""
+    input: Callable[[str], Any]
+    """Answers `input()` of cells; `None` is the end of the input."""
+    bindings: Mapping[str, Json]
+    """Names that Python begins with, and their values."""
+    config: Mapping[str, Json] | str | os.PathLike[str]
+    """More of a `cellar.toml`, or the path of one in the place of all other grants."""
+    snapshot: Snapshot | str | os.PathLike[str]
+    """The state that it begins with."""
+    name: str
+    store: str | os.PathLike[str]
+    """A folder in which its state is kept, by its name, when it is closed, and from which it goes on when it is opened again."""
+    record: str | os.PathLike[str]
+    """A file for `cellar.replay`."""
+
+
+class Settings(NamedTuple):
+    """Options, as they are used."""
+
+    language: str
     opening: dict[str, Json]
+    """The request that opens the session."""
     tools: dict[str, Tool]
+    functions: dict[str, Function]
+    input: Callable[[str], Any] | None
+    store: str | os.PathLike[str] | None
+    record: str | os.PathLike[str] | None
+    config: str | os.PathLike[str] | None
 
 
-def grants_of(
-    *,
-    name: str | None,
-    tools: Iterable[Callable[..., Any] | Tool],
-    data: bool,
-    workspace: str | os.PathLike[str] | None,
-    mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]] | None,
-    environment: Mapping[str, str] | None,
-    limits: Mapping[str, int] | None,
-    packages: Sequence[str] | None,
-    connectors: Mapping[str, Json] | None,
-    http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None,
-    llm: Mapping[str, Json] | None,
-    agents: Mapping[str, Json] | None,
-    bindings: Mapping[str, Json] | None,
-    config: Mapping[str, Json] | None,
-    snapshot: str | None,
-    has_input: bool,
-) -> Grants:
-    """The request that opens a session, and the tools that its cells call."""
-    known = {tool.name: tool for tool in map(tool_of, tools)}
-    granted: dict[str, Json] = {key: value for key, value in (config or {}).items()}
-    if mounts is not None:
+def settings_of(options: Options) -> Settings:
+    """Checks options.
+
+    Raises `TypeError` for one that there is not, and `SandboxError` for grants that are given twice.
+    """
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a sandbox has no option {', '.join(sorted(map(repr, unknown)))}")
+    config = options.get("config")
+    granted = _grants(options)
+    opening: dict[str, Json] = {"session": options.get("name") or f"s-{os.urandom(8).hex()}"}
+    if config is not None and not isinstance(config, Mapping):
+        if granted:
+            raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
+    elif granted:
+        opening["grants"] = granted
+    if "workspace" in options:
+        opening["workspace"] = os.fspath(options["workspace"])
+    tools = {tool.name: tool for tool in map(tool_of, options.get("tools", ()))}
+    if tools:
+        opening["tools"] = [
+            {"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in tools.values()
+        ]
+    if "input" in options:
+        opening["input"] = True
+    snapshot = options.get("snapshot")
+    if snapshot is not None:
+        opening["snapshot"] = path_of_snapshot(snapshot)
+    functions = functions_of(llm=options.get("llm"), agent=options.get("agent"), http=options.get("http"))
+    return Settings(
+        language_code(options.get("language", "py")), opening, tools, functions, options.get("input"), options.get("store"),
+        options.get("record"), None if isinstance(config, Mapping) else config,
+    )
+
+
+def _grants(options: Options) -> dict[str, Json]:
+    """The `cellar.toml` that options stand for, as JSON."""
+    config = options.get("config")
+    granted: dict[str, Json] = dict(config) if isinstance(config, Mapping) else {}
+    if "mounts" in options:
         granted["mounts"] = {
-            guest: dict(host) if isinstance(host, Mapping) else os.fspath(host) for guest, host in mounts.items()
+            guest: dict(host) if isinstance(host, Mapping) else os.fspath(host) for guest, host in options["mounts"].items()
         }
-    for key, given in (("environment", environment), ("limits", limits), ("connectors", connectors), ("llm", llm), ("agents", agents)):
-        if given is not None:
-            granted[key] = dict(given)
-    if packages is not None:
-        granted["packages"] = list(packages)
-    if http is not None:
+    if "packages" in options:
+        granted["packages"] = list(options["packages"])
+    http = options.get("http")
+    if http is not None and not callable(http):
         granted["http"] = dict(http) if isinstance(http, Mapping) else {"allow": [dict(rule) for rule in http]}
+    tables: dict[str, Any] = {
+        "environment": options.get("environment"), "limits": options.get("limits"), "connectors": options.get("connectors"),
+        "llm": options.get("llm"), "agents": options.get("agent"),
+    }
+    granted.update({key: dict(table) for key, table in tables.items() if table is not None and not callable(table)})
     session: dict[str, Json] = dict(granted.get("session", {}))
-    if data:
+    if options.get("data"):
         session["guests"] = ["python-data"]
-    if bindings is not None:
-        session["python"] = {**session.get("python", {}), "bindings": dict(bindings)}
+    if "bindings" in options:
+        session["python"] = {**session.get("python", {}), "bindings": dict(options["bindings"])}
     if session:
         granted["session"] = session
-    opening: dict[str, Json] = {"session": name or f"s-{os.urandom(8).hex()}"}
-    if granted:
-        opening["grants"] = granted
-    if workspace is not None:
-        opening["workspace"] = os.fspath(workspace)
-    if known:
-        opening["tools"] = [
-            {"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in known.values()
-        ]
-    if has_input:
-        opening["input"] = True
-    if snapshot is not None:
-        opening["snapshot"] = snapshot
-    return Grants(opening, known)
+    return granted
+
+
+class Snapshot:
+    """The state of a sandbox, in a file; or on a server, by a name. A file that was made for it goes with it."""
+
+    __slots__ = ("__weakref__", "_folder", "path")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: str = os.fspath(path)
+        self._folder: Any = None
+
+    @classmethod
+    def _temporary(cls) -> Snapshot:
+        import tempfile
+
+        folder = tempfile.TemporaryDirectory(prefix="cellar-")
+        made = cls(os.path.join(folder.name, "state.snapshot"))
+        made._folder = folder
+        return made
+
+    def bytes(self) -> bytes:
+        """The whole snapshot, to be kept elsewhere."""
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r})"
+
+
+def path_of_snapshot(snapshot: Snapshot | str | os.PathLike[str]) -> str:
+    """The path of a snapshot, or its name on a server."""
+    return snapshot.path if isinstance(snapshot, Snapshot) else os.fspath(snapshot)
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from .cells import Cells, call_of, cells_of, grants_of, language_code, path_of, source_of
+from .cells import (
+    Cells, Options, Settings, Snapshot, call_of, cells_of, language_code, path_of, path_of_snapshot, settings_of, source_of,
+)
 from .errors import SandboxError
 from .events import Event, InputRequest, event_of
-from .functions import Function, HttpRequest, HttpResponse, functions_of
 from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
 from .results import Result
-from .tools import Tool
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from types import TracebackType
+
+    from typing_extensions import Unpack
 
     from ._cellar import Connection, Files, Sessions
     from .link import Link
 
-__all__ = ["Entry", "Folder", "Run", "Sandbox", "SandboxFunction", "Snapshot", "Variable", "replay"]
+__all__ = ["Entry", "Folder", "Run", "Sandbox", "SandboxFunction", "Variable", "replay"]
 
 Json = Any
 T = TypeVar("T")
@@ -46,43 +49,7 @@ class Entry(NamedTuple):
     """Seconds since the Unix epoch."""
 
 
-class Snapshot:
-    """The state of a sandbox, in a file; or on a server, by a name. A file that was made for it goes with it."""
-
-    __slots__ = ("__weakref__", "_folder", "path")
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: str = os.fspath(path)
-        self._folder: Any = None
-
-    @classmethod
-    def _temporary(cls) -> Snapshot:
-        import tempfile
-
-        folder = tempfile.TemporaryDirectory(prefix="cellar-")
-        made = cls(os.path.join(folder.name, "state.snapshot"))
-        made._folder = folder
-        return made
-
-    def bytes(self) -> bytes:
-        """The whole snapshot, to be kept elsewhere."""
-        with open(self.path, "rb") as file:
-            return file.read()
-
-    def __repr__(self) -> str:
-        return f"Snapshot({self.path!r})"
-
-
-def opened_link(
-    tools: Mapping[str, Tool],
-    server: tuple[str, str] | None,
-    loop: Any = None,
-    input: Callable[[str], Any] | None = None,  # noqa: A002
-    store: str | os.PathLike[str] | None = None,
-    record: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
-    functions: Mapping[str, Function] | None = None,
-) -> Link:
+def opened_link(settings: Settings, server: tuple[str, str] | None, loop: AbstractEventLoop | None = None) -> Link:
     """A connection to the engine of this process, or to a server."""
     from .engine import engine
     from .link import Link, refused
@@ -95,12 +62,12 @@ def opened_link(
 
     def connect(handler: Callable[[bytes], object]) -> Connection:
         if server is not None:
-            if functions:
-                raise SandboxError(f"a server answers `{'`, `'.join(functions)}` itself", "usage")
+            if settings.functions:
+                raise SandboxError(f"a server answers `{'`, `'.join(settings.functions)}` itself", "usage")
             return found.connect(handler, *server)
-        return found.open(handler, store, record, config, list(functions or ()))
+        return found.open(handler, settings.store, settings.record, settings.config, list(settings.functions))
 
-    return Link(connect, tools, loop, input, functions)
+    return Link(connect, settings.tools, loop, settings.input, settings.functions)
 
 
 class Sandbox:
@@ -115,75 +82,35 @@ class Sandbox:
     'ZeroDivisionError'
     [2, 4]
 
-    It is granted nothing but what is said here:
-
-    - `tools`: functions that cells call as `tool.NAME(...)`, on other threads than this one
-    - `mounts`: folders, `{"/data": "./data", "/out": {"host": "./out", "write": True}}`
-    - `workspace`: a folder of the host that cells see as `/workspace` and write to; a private one otherwise
-    - `environment`, `packages`, `connectors` and `limits`: as in a `cellar.toml`
-    - `config`: more of a `cellar.toml`, as a dictionary, or the path of a file instead of all these
-    - `llm`: answers `llm(prompt)` of cells: a function, `llm(prompt, *, model, system, schema)` of which it may take less, or the
-      table `[llm]` of a `cellar.toml`
-    - `agent`: answers `agent(prompt)`: a function, `agent(prompt, *, agent_type, model, context, label, schema, depth)`, or tables
-    - `http`: rules for hosts, or a function that answers every request itself
-    - `input`: answers `input()` of cells
-
-    With a `name` and a `store`, a folder, its state is kept there when it is closed, and goes on when one of that name is opened
-    again, in whatever process. `data` chooses the guest with NumPy and pandas. `record` names a file for `cellar.replay`.
+    `Options` says what it may be granted: without any, an empty private folder.
     """
 
-    def __init__(
-        self,
-        *,
-        tools: Iterable[Callable[..., Any] | Tool] = (),
-        language: str = "py",
-        data: bool = False,
-        name: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        workspace: str | os.PathLike[str] | None = None,
-        mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]] | None = None,
-        environment: Mapping[str, str] | None = None,
-        limits: Mapping[str, int] | None = None,
-        packages: Sequence[str] | None = None,
-        connectors: Mapping[str, Json] | None = None,
-        http: Mapping[str, Json] | Sequence[Mapping[str, Json]] | Callable[[HttpRequest], HttpResponse] | None = None,
-        llm: Callable[..., Any] | Mapping[str, Json] | None = None,
-        agent: Callable[..., Any] | Mapping[str, Json] | None = None,
-        bindings: Mapping[str, Json] | None = None,
-        config: Mapping[str, Json] | str | os.PathLike[str] | None = None,
-        input: Callable[[str], str | None] | None = None,  # noqa: A002
-        snapshot: Snapshot | str | os.PathLike[str] | None = None,
-        record: str | os.PathLike[str] | None = None,
-        _server: tuple[str, str] | None = None,
-    ) -> None:
-        self.language: str = language_code(language)
-        table = config if isinstance(config, Mapping) else None
-        file = None if isinstance(config, Mapping) else config
-        opening, known = grants_of(
-            name=name, tools=tools, data=data, workspace=workspace, mounts=mounts, environment=environment, limits=limits,
-            packages=packages, connectors=connectors, http=None if callable(http) else http, bindings=bindings, config=table, llm=None if callable(llm) else llm, agents=None if callable(agent) else agent,
-            snapshot=_path(snapshot), has_input=input is not None,
-        )
-        if file is not None and "grants" in opening:
-            raise SandboxError("grants are given twice", "usage", "say them all in the file `config`, or none")
-        self.name: str = opening["session"]
-        self._link: Link | None = opened_link(
-            known, _server, None, input, store, record, file, functions_of(llm=llm, agent=agent, http=http)
-        )
+    language: str
+    name: str
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._begin(None, options)
+
+    @classmethod
+    def connect(cls, url: str, token: str, **options: Unpack[Options]) -> Sandbox:
+        """Opens a sandbox on a server, with the same methods. Of the options it has those that the server allows.
+
+        It ends with this object.
+        """
+        made = cls.__new__(cls)
+        made._begin((url, token), options)
+        return made
+
+    def _begin(self, server: tuple[str, str] | None, options: Options) -> None:
+        settings = settings_of(options)
+        self.language, self.name = settings.language, settings.opening["session"]
+        self._link: Link | None = opened_link(settings, server)
         try:
-            self._ask("open", **opening)
+            self._ask("open", **settings.opening)
         except BaseException:
             self._link.release()
             self._link = None
             raise
-
-    @classmethod
-    def connect(cls, url: str, token: str, **options: Any) -> Sandbox:
-        """Opens a sandbox on a server, with the same methods. `options` are those of `Sandbox`, as far as the server allows them.
-
-        It ends with this object.
-        """
-        return cls(_server=(url, token), **options)
 
     def _open(self) -> Link:
         if self._link is None:
@@ -360,7 +287,7 @@ class Sandbox:
 
     def rewind(self, snapshot: Snapshot | str | os.PathLike[str]) -> None:
         """Takes it back to a snapshot. Files stay as they are."""
-        self._ask("restore", session=self.name, file=_path(snapshot))
+        self._ask("restore", session=self.name, file=path_of_snapshot(snapshot))
 
     def hibernate(self) -> None:
         """Gives its memory back until it is used again."""
@@ -547,12 +474,6 @@ def _run_members(
     if producer is not None:
         members["producer"] = producer
     return members
-
-
-def _path(snapshot: Snapshot | str | os.PathLike[str] | None) -> str | None:
-    if snapshot is None:
-        return None
-    return snapshot.path if isinstance(snapshot, Snapshot) else os.fspath(snapshot)
 
 
 def _check_name(name: str) -> None:
