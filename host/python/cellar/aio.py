@@ -310,7 +310,7 @@ class AsyncRun:
         self._link.cancel(self._id)
 
     async def result(self) -> Result:
-        """What the run came to. Reads the events that are left."""
+        """Result of the run. Reads the events that are left."""
         async for _ in self:
             pass
         assert self._result is not None

@@ -27,7 +27,7 @@ class Cell(NamedTuple):
     timeout: int | None = None
     """Seconds that it may take."""
     reset: bool = False
-    """Whether its language begins with a fresh interpreter."""
+    """True if its language begins with a fresh interpreter."""
 
 
 Cells = Union[str, Cell, Sequence[Union[str, Cell]]]
@@ -61,12 +61,12 @@ def cells_of(cells: Cells, language: str, timeout: int | None) -> list[dict[str,
 
 
 class Options(TypedDict, total=False):
-    """What a sandbox is opened with. It is granted nothing but what is said here."""
+    """Options of a sandbox. It is granted nothing but what is said here."""
 
     language: Language
     """The language of cells that name none: Python, unless given."""
     data: bool
-    """Whether Python has NumPy, pandas and Matplotlib."""
+    """True for Python with NumPy, pandas and Matplotlib."""
     tools: Iterable[Callable[..., Any] | Tool]
     """Functions that cells call as `tool.NAME(...)`, on other threads than the program's."""
     mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]]
@@ -79,9 +79,9 @@ class Options(TypedDict, total=False):
     packages: Sequence[str]
     connectors: Mapping[str, Json]
     llm: Callable[..., Any] | Mapping[str, Json]
-    """What answers `llm(prompt)`: a function, `llm(prompt, *, model, system, schema)` of which it may take less, or `[llm]`."""
+    """Answers `llm(prompt)`: a function, `llm(prompt, *, model, system, schema)` of which it may take less, or `[llm]`."""
     agent: Callable[..., Any] | Mapping[str, Json]
-    """What answers `agent(prompt)`: a function, `agent(prompt, *, agent_type, model, context, label, schema, depth)`, or tables."""
+    """Answers `agent(prompt)`: a function, `agent(prompt, *, agent_type, model, context, label, schema, depth)`, or tables."""
     http: Callable[[HttpRequest], Any] | Mapping[str, Json] | Sequence[Mapping[str, Json]]
     """Rules for hosts, or a function that answers every request itself."""
     input: Callable[[str], Any]

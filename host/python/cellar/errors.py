@@ -19,7 +19,7 @@ class SandboxError(Exception):
     code: str
     """A stable word for programs, such as `usage`, `closed` or `quota`."""
     hint: str | None
-    """What may be done about it."""
+    """A remedy, in words."""
 
     def __init__(self, message: str, code: str = "usage", hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message} ({hint})")

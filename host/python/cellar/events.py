@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens."""
+"""Events of a run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Display(NamedTuple):
     """By MIME type; binary data as base64."""
     display_id: str | None
     is_value: bool
-    """Whether it is the value of the cell's last expression."""
+    """True for the value of the cell's last expression."""
 
 
 class UpdateDisplay(NamedTuple):
@@ -69,7 +69,7 @@ class UpdateDisplay(NamedTuple):
 
 
 class ClearOutput(NamedTuple):
-    """What was displayed so far goes."""
+    """Removal of everything that was displayed so far."""
 
     seq: int
     cell_index: int

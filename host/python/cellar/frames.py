@@ -84,7 +84,7 @@ def giving_out(name: str, path: str) -> str:
 
 
 def shown(name: str, value: Json) -> dict[str, Json]:
-    """What such a cell has displayed."""
+    """Value that such a cell has displayed."""
     if not isinstance(value, dict):
         raise SandboxError(f"`{name}` is neither a table nor JSON")
     return cast("dict[str, Json]", value)

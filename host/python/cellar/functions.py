@@ -24,7 +24,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """What such a function answers."""
+    """Answer of such a function."""
 
     status: int
     body: bytes | str = b""

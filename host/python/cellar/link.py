@@ -170,7 +170,7 @@ class Link:
 
 
 def said(error: BaseException) -> str:
-    """What a cell is told of an exception."""
+    """Text of an exception, as a cell is told of it."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

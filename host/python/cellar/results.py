@@ -1,4 +1,4 @@
-"""What runs come to."""
+"""Results of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = Any
 
 
 class CellError(NamedTuple):
-    """Why a cell failed."""
+    """Failure of a cell."""
 
     kind: str
     """`raised`, `timeout`, `interrupted`, `fuel`, `memory`, `output`, `stdin` or `trap`."""
@@ -33,7 +33,7 @@ class CellError(NamedTuple):
     code: str | None
     """A word for programs where the cell was stopped for a reason that is not its own, such as `busy` or `lost`."""
     state_kept: bool
-    """Whether the session keeps all that its cells made."""
+    """True if the session keeps all that its cells made."""
 
     @classmethod
     def _of(cls, value: dict[str, Json]) -> CellError:
@@ -54,7 +54,7 @@ class Image(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a cell used."""
+    """Resources that a cell used."""
 
     fuel: int | None
     """Instructions, where they are counted."""
@@ -82,7 +82,7 @@ class CellResult(NamedTuple):
 
 
 class Result:
-    """What a run came to.
+    """Result of a run.
 
     >>> from cellar import Sandbox
     >>> with Sandbox() as s:
@@ -101,7 +101,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """All that a reader of the run sees, as one text."""
+        """Everything that a reader of the run sees, as one text."""
         text: str = self._value["content"][0]["text"]
         return text
 
@@ -113,7 +113,7 @@ class Result:
 
     @property
     def json_outputs(self) -> list[Json]:
-        """All values that were displayed as JSON."""
+        """Values that were displayed as JSON."""
         outputs: list[Json] = self._details["jsonOutputs"]
         return outputs
 
@@ -124,12 +124,12 @@ class Result:
 
     @property
     def is_error(self) -> bool:
-        """Whether a cell failed."""
+        """True if a cell failed."""
         return bool(self._value["isError"])
 
     @property
     def error(self) -> CellError | None:
-        """Why the first cell failed that did."""
+        """Failure of the first cell that failed; `None` if none did."""
         return next((cell.error for cell in self.cells if cell.error is not None), None)
 
     @property
@@ -146,7 +146,7 @@ class Result:
 
     @property
     def details(self) -> dict[str, Json]:
-        """All that the engine says of the run, as JSON."""
+        """Everything that the engine says of the run, as JSON."""
         return self._details
 
     def check(self) -> Result:

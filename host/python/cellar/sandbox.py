@@ -362,7 +362,7 @@ class Run:
 
     @property
     def result(self) -> Result:
-        """What the run came to. Reads the events that are left."""
+        """Result of the run. Reads the events that are left."""
         for _ in self:
             pass
         assert self._result is not None

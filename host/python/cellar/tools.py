@@ -176,7 +176,7 @@ def _schema_of(hint: Any, definitions: dict[str, Json]) -> dict[str, Json]:
 
 
 def _described(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of a function, and of its arguments."""
+    """Description of a function and of its arguments, from its docstring."""
     import re
 
     parameter = re.compile(r"\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)")

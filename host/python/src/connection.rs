@@ -34,7 +34,7 @@ const SIGNALS: Duration = Duration::from_millis(50);
 
 /// An answer, as it came.
 pub(crate) enum Told {
-    /// Of a hub in this process.
+    /// Line of a hub in this process.
     Line(Box<Line>),
     /// Text of a server.
     Text(String),

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use cellar_config::HostTable;
 use cellar_core::sync::lock;
 use cellar_engine::{Host, HostConfig, HostFolders, artifacts::ArtifactStore, store::SessionStore};
 use cellar_hub::{Hub, HubConfig, HubError, Lines, TASKS_MAX};
@@ -57,7 +58,7 @@ impl Engine {
             cellar_worker::offer(program, vec!["work".into()]);
         }
         let mut config = HostConfig::new(HostFolders { guests, cache });
-        config.kernels_max = kernels.unwrap_or(config.kernels_max);
+        config.kernels_max = kernels.unwrap_or_else(|| cellar_config::kernels_max(&HostTable::default()));
         config.code_list = code_list.map(digest).transpose()?;
         let open = || -> Result<Parts, PyErr> {
             let runtime = Builder::new_multi_thread().thread_name("cellar").enable_all().build();

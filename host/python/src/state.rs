@@ -9,6 +9,9 @@ use tokio::runtime::Handle;
 
 use crate::{check_process, engine::hub_refused, functions::Functions, refused};
 
+/// Name, type, size and preview of a variable.
+type Seen = (String, String, Option<u64>, String);
+
 /// Sessions of a connection that are in this process.
 #[derive(Clone)]
 pub(crate) struct Local {
@@ -36,12 +39,7 @@ pub(crate) struct Sessions(pub(crate) Local);
 #[pymethods]
 impl Sessions {
     /// The names of a session: each with its type, its size and a preview.
-    fn variables(
-        &self,
-        py: Python<'_>,
-        session: &str,
-        language: &str,
-    ) -> PyResult<Vec<(String, String, Option<u64>, String)>> {
+    fn variables(&self, py: Python<'_>, session: &str, language: &str) -> PyResult<Vec<Seen>> {
         let language = language_of(language)?;
         let variables = self.ask(py, session, async move |session| session.variables(language).await)?;
         Ok(variables.into_iter().map(|one| (one.name, one.type_name, one.size, one.preview)).collect())

@@ -1,4 +1,4 @@
-"""What a program finds in sandboxes of its own process."""
+"""Sandboxes in the process of the program."""
 
 import os
 import signal
