@@ -63,7 +63,7 @@ fn datasets_are_listed_read_and_removed() {
         told(&store, &["dataset", "publish", "prices", file, "--keep", "2"], 0);
     }
     let (list, _) = told(&store, &["dataset", "list"], 0);
-    assert!(list.starts_with("prices  version 3  ") && list.ends_with("  1 rows, 1 columns  cli\n"), "{list}");
+    assert!(list.starts_with("NAME ") && list.contains("\nprices  3 ") && list.ends_with("  1 rows, 1 columns  cli\n"), "{list}");
     told(&store, &["dataset", "get", "prices", out], 0);
     assert_eq!(fs::read(out).expect("the rows"), fs::read(file).expect("the file"));
     let (_, error) = told(&store, &["dataset", "get", "prices", out, "--version-number", "1"], 2);
@@ -73,5 +73,5 @@ fn datasets_are_listed_read_and_removed() {
     let (_, error) = told(&store, &["dataset", "publish", "prices", "Cargo.toml"], 2);
     assert!(error.contains("a Parquet file"), "{error}");
     told(&store, &["dataset", "rm", "prices"], 0);
-    assert_eq!(told(&store, &["dataset", "list"], 0).0, "");
+    assert!(told(&store, &["dataset", "list"], 0).0.starts_with("no datasets; "));
 }

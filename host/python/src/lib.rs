@@ -1,7 +1,7 @@
 //! The engine as a module of Python, `cellar._cellar`. It carries the lines of `cellar stdio`: to a hub in this process, or to a
 //! server over a WebSocket. What they mean to a program is said in Python, in the package `cellar` beside this crate.
 //!
-//! Whatever waits here waits without the interpreter's lock. Read [`Engine`](engine::Engine) first.
+//! Whatever waits here waits without the interpreter's lock. Read `engine::Engine` first.
 
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

@@ -139,8 +139,8 @@ fn an_agent_shares_the_session_both_ways() {
     assert_eq!(text_with_bridges("py", &cells), "[2/4]\n42\n\n[4/4]\n80");
     let cells = ["x = 1", "print(agent('eval x = x + 1; print(x)').strip(), x)"];
     assert_eq!(text_with_bridges("py", &cells), "[2/2]\n2 2");
-    let file = "print(agent('file x = 7').strip().endswith('ms'), x)";
-    assert_eq!(text_with_bridges("py", &[file]), "True 7");
+    let file = "print(agent('file x = 7').strip(), x)";
+    assert_eq!(text_with_bridges("py", &[file]), " 7");
 }
 
 /// However a function that asks an agent is called, the agent's cells run meanwhile, and `def`, `class` and names of earlier
@@ -173,14 +173,15 @@ fn an_agent_that_is_asked_in_a_function_shares_the_session() {
 fn the_session_of_an_agent_is_private_and_ends_with_the_agent() {
     let told = text_with_bridges("py", &["print(agent('socket'))"]);
     let (modes, path) = told.split_once(' ').expect("modes and a path");
-    assert_eq!(modes, "700:600");
+    // Nobody else comes into its folder.
+    assert!(modes.starts_with("700:"), "{modes}");
     assert!(!Path::new(path).exists(), "{path} outlived its agent");
 }
 
 #[test]
 fn an_agent_that_is_not_valid_is_told_so() {
     let told = text_with_bridges("py", &["print(agent('malformed'))"]);
-    assert!(told.contains("$.cells[0].language: expected \"py\" or \"js\", found \"python\""), "{told}");
+    assert!(told.contains("$.cells[0].language: expected \"py\" or \"js\", found \"ruby\""), "{told}");
 }
 
 #[test]

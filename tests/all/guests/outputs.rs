@@ -81,7 +81,7 @@ fn a_notebook_keeps_tables_and_charts() {
     ];
     let notebook = json!({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells});
     std::fs::write(&path, notebook.to_string()).expect("written");
-    let mut command = cellar_with_guests(["run", "--inplace", "--guest", "python-data"]);
+    let mut command = cellar_with_guests(["run", "--inplace", "--plain", "--guest", "python-data"]);
     let ended = run(command.arg(&path));
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.stdout.contains("| 0 | 1 |") && ended.stdout.contains("[image/png, "), "{}", ended.stdout);

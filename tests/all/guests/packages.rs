@@ -90,7 +90,7 @@ fn python_packages_are_added_granted_checked_and_removed() {
     assert!(told.contains("added markdown-it-py ") && told.contains("packages = [\"rich\", \"natsort\"]"), "{told}");
     assert!(told.contains("the guest `python-data` has rich "), "{told}");
     let listed = succeeded(&store, &["packages", "list"]);
-    assert!(listed.contains("natsort 8") && listed.contains("needed by others"), "{listed}");
+    assert!(listed.contains("\nnatsort  ") && listed.contains("needed by others"), "{listed}");
     assert!(succeeded(&store, &["packages", "verify"]).contains("are as the lock file says"));
 
     let config = folder.path().join("cellar.toml");
@@ -122,7 +122,7 @@ fn what_pip_and_micropip_find_in_a_cell_is_what_was_granted() {
     let code = "%pip install one==1.0 'one>=2' json\n\
                 import micropip\n\
                 await micropip.install(['one'])\n\
-                print(micropip.list())\n\
+                print('pytest' in micropip.list(), micropip.list()['one'])\n\
                 !pip install two 'polars>=1' ./x.whl\n\
                 try: await micropip.install('three[x]>=2')\n\
                 except ValueError as error: print(error)";
@@ -133,7 +133,7 @@ fn what_pip_and_micropip_find_in_a_cell_is_what_was_granted() {
         )
     };
     let found = "Requirement already satisfied: one==1.0 (1.0)\nRequirement already satisfied: one>=2 (1.0)\n\
-                 Requirement already satisfied: json\n{'one': '1.0'}\n";
+                 Requirement already satisfied: json\nTrue 1.0\n";
     let three = command("'three[x]>=2'", "three");
     assert_eq!(
         ended.stdout,
@@ -162,11 +162,11 @@ fn extras_come_with_those_who_ask_for_them_and_versions_stay_until_they_are_want
     let told = shelf.ok(&["packages", "add", "one"]);
     assert!(told.starts_with("added one 2.0, was 1.0\n"), "{told}");
     let listed = shelf.ok(&["packages", "list"]);
-    assert!(listed.contains("four 1.0") && !listed.contains("two"), "{listed}");
+    assert!(listed.contains("\nfour  1.0 ") && !listed.contains("two"), "{listed}");
     // What is named must fit what others need.
     shelf.ok(&["packages", "add", "five"]);
     shelf.refused(&["packages", "add", "four==2.0"], "pip cannot resolve four==2.0");
-    assert!(shelf.ok(&["packages", "list"]).contains("four 1.0"));
+    assert!(shelf.ok(&["packages", "list"]).contains("\nfour  1.0 "));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn archives_that_lie_are_refused_and_the_store_stays_as_it_was() {
     );
     let ended = shelf.run(&["packages", "add", "other"]);
     assert_ne!(ended.code, 0, "{}", ended.stdout);
-    assert_eq!(shelf.ok(&["packages", "list"]), "");
+    assert!(shelf.ok(&["packages", "list"]).starts_with("no packages; "));
     shelf.ok(&["packages", "add", "one"]);
     shelf.put("package('one', '1.0', body='import evil')\npackage('two', '1.0')");
     shelf.refused(
@@ -270,7 +270,7 @@ fn a_package_with_native_code_is_refused_by_name() {
     let ended = in_store(folder.path(), &["packages", "add", "natsort==0.0.0.1"]);
     assert_eq!(ended.code, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("pip cannot resolve natsort==0.0.0.1"), "{}", ended.stderr);
-    assert_eq!(succeeded(folder.path(), &["packages", "list"]), "");
+    assert!(succeeded(folder.path(), &["packages", "list"]).starts_with("no packages; "));
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn wrong_values_say_what_was_expected() {
             "tools[\"a b\"]: expected a name of letters, digits, `_` and `-` that begins with a letter or `_`, found \"a b\""
         ]
     );
-    assert_eq!(problems("[limits]\ntimeout = 601"), ["limits.timeout: expected an integer from 1 to 600, found 601"]);
+    assert_eq!(problems("[limits]\ntimeout = 601"), ["limits.timeout: expected a number from 0.1 to 600, found 601"]);
     assert_eq!(
         problems("limits = 1979-05-27"),
         ["limits: expected a table with `timeout`, `timeout_max`, `grace_ms`, \

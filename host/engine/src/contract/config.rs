@@ -177,8 +177,9 @@ impl HostFolders {
         let commands = env::split_paths(&paths).map(|folder| folder.join("cellar")).filter(|path| path.is_file());
         let beside = |program: PathBuf| {
             let program = program.canonicalize().ok()?;
-            let above = program.parent()?.parent()?;
-            GUESTS.map(|folder| above.join(folder)).into_iter().find(|guests| guests.is_dir())
+            // Examples lie a folder deeper than commands.
+            let above = program.ancestors().skip(2).take(2);
+            above.flat_map(|above| GUESTS.map(|folder| above.join(folder))).find(|guests| guests.is_dir())
         };
         let of_user = || Some(dirs::data_dir()?.join("cellar").join("guests")).filter(|guests| guests.is_dir());
         program.into_iter().chain(commands).find_map(beside).or_else(of_user)
