@@ -63,7 +63,10 @@ fn datasets_are_listed_read_and_removed() {
         told(&store, &["dataset", "publish", "prices", file, "--keep", "2"], 0);
     }
     let (list, _) = told(&store, &["dataset", "list"], 0);
-    assert!(list.starts_with("NAME ") && list.contains("\nprices  3 ") && list.ends_with("  1 rows, 1 columns  cli\n"), "{list}");
+    assert!(
+        list.starts_with("NAME ") && list.contains("\nprices  3 ") && list.ends_with("  1 rows, 1 columns  cli\n"),
+        "{list}"
+    );
     told(&store, &["dataset", "get", "prices", out], 0);
     assert_eq!(fs::read(out).expect("the rows"), fs::read(file).expect("the file"));
     let (_, error) = told(&store, &["dataset", "get", "prices", out, "--version-number", "1"], 2);

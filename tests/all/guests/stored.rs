@@ -171,7 +171,12 @@ fn help_and_completion_offer_each_command_once() {
         assert!(ok(&store(), &["completions", shell]).contains("cellar"), "{shell}");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
-    command.args(["--", "cellar", ""]).env("CELLAR_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_COMP_TYPE", "9");
+    command
+        .args(["--", "cellar", ""])
+        .env("CELLAR_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", "1")
+        .env("_CLAP_IFS", "\n")
+        .env("_CLAP_COMPLETE_COMP_TYPE", "9");
     let offered = run(command.stdout(Stdio::piped()).stderr(Stdio::piped())).stdout;
     let offered: Vec<&str> = offered.lines().collect();
     assert!(offered.contains(&"session") && offered.contains(&"artifact"), "{offered:?}");

@@ -51,6 +51,10 @@ async fn figures(workers: &Workers) -> String {
         let mut head = String::new();
         for line in String::from_utf8_lossy(&text).lines() {
             if line.starts_with('#') {
+                if line.starts_with("# HELP") {
+                    // The family before had no line.
+                    head.clear();
+                }
                 head = format!("{head}{line}\n");
                 continue;
             }
