@@ -149,7 +149,7 @@ pub(crate) struct RunArguments {
     /// Arguments of the program, in `sys.argv` and `process.argv`; `--` before those that begin with a hyphen
     #[arg(value_name = "ARGS")]
     pub(crate) arguments: Vec<String>,
-    /// What FILE is written in, when neither its name nor its first line (`#!`) says
+    /// Language of FILE, when neither its name nor its first line (`#!`) says
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) language: Option<LanguageCode>,
     /// Run later cells although one failed, as a notebook does

@@ -1,10 +1,10 @@
 //! Guarantees of the hub: journals, readers, owners, and the order of runs.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use cellar_bridges::{Door, Doors, MeetFuture, Usher};
+use cellar_bridges::NoDoors;
 use cellar_engine::{
-    Cell, EventKind, Host, Language, Session,
+    Cell, EventKind, Host, Language,
     config::{RunOptions, Unread},
     outcome::FailureKind,
 };
@@ -12,26 +12,10 @@ use cellar_hub::{
     Delivery, Hub, HubConfig, HubError, Journals, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest,
 };
 
-use tokio::net::UnixStream;
-
 use crate::{
     sessions::{config, on_one_thread},
     support::PATIENCE,
 };
-
-/// No agent calls here.
-#[derive(Debug)]
-pub(crate) struct NoDoors;
-
-impl Doors for NoDoors {
-    fn open(&self, _usher: Usher) -> io::Result<Box<dyn Door>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn meet(&self, _session: Session, _visitor: UnixStream) -> MeetFuture {
-        Box::pin(std::future::ready(()))
-    }
-}
 
 fn hub() -> Hub {
     Hub::open(config(8), HubConfig::default(), Arc::new(NoDoors)).expect("a hub")

@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Door, Doors, MeetFuture, Usher};
+use cellar_bridges::NoDoors;
 use cellar_config::{Folders, Overrides};
-use cellar_engine::{HostFolders, Session};
+use cellar_engine::HostFolders;
 use cellar_server::{Isolation, Server, ServerConfig};
 use serde_json::{Value, json};
-use tokio::{net::UnixStream, runtime::Runtime};
+use tokio::runtime::Runtime;
 
 use crate::{
     root,
@@ -32,20 +32,6 @@ const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 const SESSION: &str = "SESSION";
 const SANDBOX: &str = "SANDBOX";
 const KERNEL: &str = "KERNEL";
-
-/// No agents are granted.
-#[derive(Debug)]
-struct NoDoors;
-
-impl Doors for NoDoors {
-    fn open(&self, _usher: Usher) -> std::io::Result<Box<dyn Door>> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-
-    fn meet(&self, _session: Session, _visitor: UnixStream) -> MeetFuture {
-        Box::pin(std::future::ready(()))
-    }
-}
 
 /// A server in this process.
 struct Served {

@@ -72,6 +72,20 @@ pub trait Doors: Send + Sync + fmt::Debug {
     fn meet(&self, session: Session, visitor: UnixStream) -> MeetFuture;
 }
 
+/// Doors of a program whose agents need no session of another process: none opens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDoors;
+
+impl Doors for NoDoors {
+    fn open(&self, _usher: Usher) -> io::Result<Box<dyn Door>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn meet(&self, _session: Session, _visitor: UnixStream) -> MeetFuture {
+        Box::pin(std::future::ready(()))
+    }
+}
+
 /// Request to an agent.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the fields are those of the call in the cell")]

@@ -61,7 +61,7 @@ impl Checked {
     /// Checks a value, and returns it.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// The parts of the value that do not fit, in words.
     ///
     /// # Cancel safety
     /// Cancel safe. A check that has begun goes on within its bounds, on the account of the call.

@@ -49,7 +49,7 @@ use mcp::Server;
 use tools::Granted;
 
 pub use afar::{Afar, Answers, ArtifactsAfar, Notes, OwnAndAfar, Visits, answer_afar};
-pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, MeetFuture, SOCKET_VARIABLE, Usher};
+pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, MeetFuture, NoDoors, SOCKET_VARIABLE, Usher};
 pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
 pub use client::builder as http_client;
 pub use command::recipes as command_recipes;

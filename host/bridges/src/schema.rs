@@ -45,7 +45,7 @@ impl Schema {
     /// Compiles a schema of the operator's.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The fault of the schema, in words.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
         let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
         Ok(Schema { validator, source: schema.clone(), nodes: 0 })
@@ -54,7 +54,7 @@ impl Schema {
     /// Compiles a schema of a caller's, a cell's or a server's: compiling and checking it take bounded time and memory.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The fault of the schema, in words.
     pub(crate) fn bounded(text: &str) -> Result<Schema, String> {
         // THREAT: T12
         if text.len() > BYTES_MAX {
@@ -81,7 +81,7 @@ impl Schema {
     /// Compiles a schema that came as a text, from a cell: it must describe an object, and checking it must be quick.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The fault of the schema, in words.
     pub fn of_object(text: &str) -> Result<(Value, Schema), String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let Some(members) = value.as_object() else {

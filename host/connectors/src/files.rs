@@ -297,7 +297,11 @@ impl Gathered<'_> {
             }
             rows.push(json::read(&format!("line {number}"), &line)?)?;
         }
-        let table = rows.finish()?;
+        self.add_table(&rows.finish()?)
+    }
+
+    /// Adds the columns of a table that are read.
+    fn add_table(&mut self, table: &Batches) -> Result<(), FetchError> {
         let wanted = self.wanted(&table.schema)?;
         for batch in &table.batches {
             let batch = batch.project(&wanted).map_err(|_| FetchError::failed("its columns do not fit together"))?;

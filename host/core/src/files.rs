@@ -9,6 +9,8 @@ use std::{
 
 /// `O_NONBLOCK` of Linux: opening a pipe does not wait for its other end.
 const NONBLOCK: i32 = 0o4000;
+/// `ENXIO` of Linux: nobody reads a pipe, or there is a socket.
+const ENXIO: i32 = 6;
 /// Folders of what a process has open already, such as a shell's `<(…)`.
 const OPEN_ALREADY: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
 
@@ -55,25 +57,30 @@ pub fn replace_with(path: &Path, bytes: &[u8], mode: u32, durability: Durability
     }
 }
 
-/// Opens a regular file for reading. A pipe or a device is refused at once, instead of waiting for what it has. Blocks.
+/// Opens a plain file as `options` say. What is there under its name may be a pipe, whose other end nobody holds, or a device
+/// without an end: it is never waited for, and refused. Blocks.
 ///
 /// # Errors
-/// As [`File::open`]; `InvalidInput` for what is no regular file.
-pub fn open_regular(path: &Path) -> io::Result<File> {
+/// As [`OpenOptions::open`]; `InvalidInput` for what is no plain file.
+pub fn open_plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // THREAT: T18
-    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    Ok(file)
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file");
+    let opened = options.custom_flags(NONBLOCK).open(path);
+    // A pipe that nobody reads cannot be opened to write, nor a socket at all.
+    let is_none = |error: &io::Error| error.raw_os_error() == Some(ENXIO);
+    let file = opened.map_err(|error| if is_none(&error) { no_file() } else { error })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
 }
 
-/// Like [`open_regular`], but for what this process has open already, which may be a pipe that somebody writes to. Blocks.
+/// Opens a plain file for reading, or what this process has open already, which may be a pipe that somebody writes to. Blocks.
 ///
 /// # Errors
-/// As [`open_regular`].
+/// As [`open_plain`].
 pub fn open_input(path: &Path) -> io::Result<File> {
-    if OPEN_ALREADY.iter().any(|open| path.starts_with(open)) { File::open(path) } else { open_regular(path) }
+    match OPEN_ALREADY.iter().any(|open| path.starts_with(open)) {
+        true => File::open(path),
+        false => open_plain(path, File::options().read(true)),
+    }
 }
 
 #[cfg(test)]
@@ -99,14 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn pipes_and_devices_are_refused_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
-        fs::write(&file, "text").expect("written");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-        assert!(open_regular(&file).is_ok() && open_input(&file).is_ok());
+        assert!(open_plain(&pipe, OpenOptions::new().write(true)).is_err());
+        assert!(open_plain(&file, OpenOptions::new().write(true).create(true)).is_ok());
+        assert!(open_plain(&file, OpenOptions::new().read(true)).is_ok() && open_input(&file).is_ok());
         for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
-            assert!(open_regular(path).is_err() && open_input(path).is_err(), "{}", path.display());
+            let opened = open_plain(path, OpenOptions::new().read(true));
+            assert!(opened.is_err() && open_input(path).is_err(), "{}", path.display());
         }
         assert!(open_input(Path::new("/dev/fd/0")).is_ok());
     }

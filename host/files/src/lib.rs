@@ -35,6 +35,7 @@ mod stat;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod whole;
 
 pub use error::FileError;
 pub use listing::DirectoryEntry;
@@ -43,6 +44,7 @@ pub use mount::{Access, Mount, MountError};
 pub use quota::{DiskPool, FileLimits, Quota};
 pub use slot::{Descriptor, OpenFile, OpenHow, ROOT};
 pub use stat::{FileKind, Stat};
+pub use whole::ListedFile;
 
 use handle::Handle;
 use listing::Listing;

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .cells import Cells, Options, Snapshot, language_code, path_of_snapshot, settings_of
 from .errors import SandboxError
-from .events import Event, InputRequest, event_of
+from .events import Event, InputRequest
 from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
 from .results import Result
-from .sandbox import Entry, Sandbox, Variable, _check_name, _run_members, opened_link
+from .sandbox import Entry, RunUnderWay, Sandbox, Variable, _check_name, _run_members, opened_link
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -269,14 +269,8 @@ class AsyncFolder:
         await self._sandbox._on_a_thread(lambda same: same.files.upload(folder, path))
 
 
-class AsyncRun:
+class AsyncRun(RunUnderWay):
     """A run under way: an asynchronous iterator of its events."""
-
-    def __init__(self, link: Link, session: str, members: dict[str, Json]) -> None:
-        self._link = link
-        self._session = session
-        self._result: Result | None = None
-        self._id, self._mailbox = link.request("run", events=True, **members)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -292,22 +286,13 @@ class AsyncRun:
         except asyncio.CancelledError:
             self.cancel()
             raise
-        if answer["type"] == "result":
-            self._result = Result(answer["result"])
+        event = self._next(answer)
+        if event is None:
             raise StopAsyncIteration
-        event = event_of(answer["event"])
         if isinstance(event, InputRequest) and self._link.input is not None:
             value = self._link.input(event.prompt)
             self.answer(event, await value if inspect.isawaitable(value) else value)
         return event
-
-    def answer(self, request: InputRequest, value: str | None) -> None:
-        """Answers a request for input; `None` is the end of the input."""
-        self._link.tell(type="submit_input", session=self._session, request_id=request.request_id, value=value)
-
-    def cancel(self) -> None:
-        """Stops the run, which goes on to its proper end."""
-        self._link.cancel(self._id)
 
     async def result(self) -> Result:
         """Result of the run. Reads the events that are left."""

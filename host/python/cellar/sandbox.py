@@ -322,14 +322,33 @@ class Sandbox:
         return f"<{type(self).__name__} {self.name}{'' if self._link else ' (closed)'}>"
 
 
-class Run:
-    """A run under way: an iterator of its events. Afterwards `result` has what it came to."""
+class RunUnderWay:
+    """Base of runs, however one waits for their events."""
 
     def __init__(self, link: Link, session: str, members: dict[str, Json]) -> None:
         self._link = link
         self._session = session
         self._result: Result | None = None
         self._id, self._mailbox = link.request("run", events=True, **members)
+
+    def _next(self, answer: dict[str, Any]) -> Event | None:
+        """The event of an answer; none if it is the result, which is kept."""
+        if answer["type"] == "result":
+            self._result = Result(answer["result"])
+            return None
+        return event_of(answer["event"])
+
+    def answer(self, request: InputRequest, value: str | None) -> None:
+        """Answers a request for input; `None` is the end of the input."""
+        self._link.tell(type="submit_input", session=self._session, request_id=request.request_id, value=value)
+
+    def cancel(self) -> None:
+        """Stops the run, which goes on to its proper end; what its cells have made stays."""
+        self._link.cancel(self._id)
+
+
+class Run(RunUnderWay):
+    """A run under way: an iterator of its events. Afterwards `result` has what it came to."""
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -344,21 +363,12 @@ class Run:
         except KeyboardInterrupt:
             self.cancel()
             raise
-        if answer["type"] == "result":
-            self._result = Result(answer["result"])
+        event = self._next(answer)
+        if event is None:
             raise StopIteration
-        event = event_of(answer["event"])
         if isinstance(event, InputRequest) and self._link.input is not None:
             self.answer(event, self._link.input(event.prompt))
         return event
-
-    def answer(self, request: InputRequest, value: str | None) -> None:
-        """Answers a request for input; `None` is the end of the input."""
-        self._link.tell(type="submit_input", session=self._session, request_id=request.request_id, value=value)
-
-    def cancel(self) -> None:
-        """Stops the run, which goes on to its proper end; what its cells have made stays."""
-        self._link.cancel(self._id)
 
     @property
     def result(self) -> Result:

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use cellar_bridges::NoDoors;
 use cellar_config::HostTable;
 use cellar_core::sync::lock;
 use cellar_engine::{Host, HostConfig, HostFolders, artifacts::ArtifactStore, store::SessionStore};
@@ -102,7 +103,7 @@ impl Engine {
                 hub_config.artifacts = Some(artifacts.map_err(|error| refused(error.code(), &error))?);
                 hub_config.store = Some(SessionStore::open(folder).map_err(|error| refused(error.code(), &error))?);
             }
-            let hub = Hub::on((*host).clone(), host_config, hub_config, Arc::new(crate::place::NoDoors));
+            let hub = Hub::on((*host).clone(), host_config, hub_config, Arc::new(NoDoors));
             let hub = hub.map_err(|error| hub_refused(&error))?;
             let place = InProcess::new(hub.clone(), is_kept, record);
             let (lines, queue) = Lines::new(place, Caller::Trusted, LINES_KIB_MAX);

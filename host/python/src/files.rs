@@ -1,6 +1,6 @@
 //! Files of sessions in this process, by their paths in the sandbox.
 
-use cellar_files::{Descriptor, FileError, FileKind, Files as Tree, OpenHow, ROOT};
+use cellar_files::{Descriptor, FileError, FileKind, Files as Tree, ListedFile, OpenHow, ROOT};
 use pyo3::{
     exceptions::{PyFileNotFoundError, PyIsADirectoryError, PyOSError, PyPermissionError},
     prelude::*,
@@ -9,7 +9,7 @@ use pyo3::{
 
 use crate::state::Local;
 
-/// Bytes of a piece that is read or written.
+/// Bytes of a piece that is read.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Name, kind, size in bytes and seconds since the Unix epoch of a change.
@@ -35,13 +35,13 @@ impl Files {
     /// Writes a file, and makes the folders that it is in.
     fn write(&self, py: Python<'_>, session: &str, path: &str, bytes: &[u8]) -> PyResult<()> {
         self.on_files(py, session, path, |files| {
-            make_folders(files, path.rsplit_once('/').unwrap_or_default().0)?;
+            files.make_folders(path.rsplit_once('/').unwrap_or_default().0)?;
             let how =
                 OpenHow { create: true, truncate: true, write: true, follow_symlinks: true, ..OpenHow::default() };
             let file = files.open(ROOT, path, how)?;
-            let written = write_all(files, file, bytes);
+            let written = files.write_all(file, 0, bytes);
             files.close(file)?;
-            written
+            written.map(drop)
         })
     }
 
@@ -50,9 +50,10 @@ impl Files {
         self.on_files(py, session, path, |files| {
             let how = OpenHow { directory: true, read: true, follow_symlinks: true, ..OpenHow::default() };
             let folder = files.open(ROOT, path, how)?;
-            let entries = entries(files, folder);
+            let entries = files.entries(folder);
             files.close(folder)?;
-            entries
+            let listed = |ListedFile { name, kind, size, modified }| (name, kind, size, modified);
+            Ok(entries?.into_iter().map(listed).collect())
         })
     }
 
@@ -94,45 +95,5 @@ fn read_all(files: &mut Tree, file: Descriptor) -> Result<Vec<u8>, FileError> {
             return Ok(bytes);
         }
         bytes.extend_from_slice(&piece);
-    }
-}
-
-fn write_all(files: &mut Tree, file: Descriptor, mut bytes: &[u8]) -> Result<(), FileError> {
-    let mut offset: u64 = 0;
-    while !bytes.is_empty() {
-        let written = files.write(file, offset, &bytes[..bytes.len().min(PIECE_BYTES)])?;
-        bytes = &bytes[usize::try_from(written).unwrap_or(bytes.len()).min(bytes.len())..];
-        offset = offset.saturating_add(written.into());
-    }
-    Ok(())
-}
-
-fn make_folders(files: &mut Tree, path: &str) -> Result<(), FileError> {
-    let mut places = path.match_indices('/').map(|(place, _)| place).skip(1).chain([path.len()]);
-    places.try_for_each(|end| match files.create_directory(ROOT, &path[..end]) {
-        Err(FileError::Exists | FileError::Busy) => Ok(()),
-        Err(FileError::ReadOnly) if files.stat_at(ROOT, &path[..end], true).is_ok() => Ok(()),
-        made => made,
-    })
-}
-
-fn entries(files: &mut Tree, folder: Descriptor) -> Result<Vec<Listed>, FileError> {
-    let mut entries = Vec::new();
-    loop {
-        let piece = files.read_directory(folder, entries.len() as u64)?;
-        if piece.is_empty() {
-            return Ok(entries);
-        }
-        for entry in piece {
-            let stat = files.stat_at(folder, &entry.name, false).ok();
-            let kind = match stat.as_ref().map_or(entry.kind, |stat| stat.kind) {
-                FileKind::RegularFile => "file",
-                FileKind::Directory => "folder",
-                FileKind::SymbolicLink => "link",
-                _ => "other",
-            };
-            let modified = stat.as_ref().map(|stat| stat.modified / 1_000_000_000);
-            entries.push((entry.name, kind, stat.filter(|_| kind == "file").map(|stat| stat.size), modified));
-        }
     }
 }

@@ -6,14 +6,13 @@ use std::{
     sync::Mutex,
 };
 
-use cellar_bridges::{Door, Doors, MeetFuture, Usher};
 use cellar_config::Config;
 use cellar_core::sync::lock;
-use cellar_engine::{Error, Session, Snapshot};
+use cellar_engine::{Error, Snapshot};
 use cellar_hub::{Hub, HubError, Keep, LineError, OpenRequest, Place};
 use cellar_wire::Open;
 use futures::future::BoxFuture;
-use tokio::{net::UnixStream, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 /// Place of one connection.
 pub(crate) struct InProcess {
@@ -88,19 +87,5 @@ impl Place for InProcess {
             let written = spawn_blocking(write).await.map_err(HubError::Task)?;
             written.map_err(|error| LineError::refused("save", error.to_string()))
         })
-    }
-}
-
-/// Agents that are functions of the program need no socket: they have the sandbox.
-#[derive(Debug)]
-pub(crate) struct NoDoors;
-
-impl Doors for NoDoors {
-    fn open(&self, _usher: Usher) -> io::Result<Box<dyn Door>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn meet(&self, _session: Session, _visitor: UnixStream) -> MeetFuture {
-        Box::pin(std::future::ready(()))
     }
 }

@@ -23,11 +23,11 @@ use crate::{
 pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a title: it is a label.
 const TITLE_BYTES_MAX: usize = 1_000;
-/// The languages a request may name. The probe is for the engine's own tests.
-pub(super) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 /// Names of each language that a request may have. The first is the code, which is written.
 pub(super) const LANGUAGE_NAMES: [(Language, [&str; 2]); 2] =
     [(Language::Python, ["py", "python"]), (Language::JavaScript, ["js", "javascript"])];
+/// The languages a request may name. The probe is for the engine's own tests.
+pub(super) const LANGUAGES: [Language; 2] = [LANGUAGE_NAMES[0].0, LANGUAGE_NAMES[1].0];
 /// A run.
 pub(crate) static RUN: Object = Object::new("run", "A run, as it is asked for.", &[CELLS]);
 /// The cells of a run.

@@ -58,7 +58,7 @@ pub struct SessionRequest {
     pub tools: Vec<ToolSpec>,
     /// Times at which it is put to sleep and ends.
     pub times: SessionTimes,
-    /// What it is granted.
+    /// Grants of the session.
     pub grants: SessionGrants,
 }
 
@@ -96,7 +96,7 @@ pub struct RunBody {
     pub is_kept: bool,
     /// Tools that the caller answers for, of a run that has a session of its own.
     pub tools: Vec<ToolSpec>,
-    /// What such a session is granted.
+    /// Grants of the session that is made for the run.
     pub grants: SessionGrants,
 }
 

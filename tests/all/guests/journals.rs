@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use cellar_bridges::NoDoors;
 use cellar_engine::{Cell, EventKind, Language, config::RunOptions};
 use cellar_hub::{Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunRequest};
 
-use crate::{
-    hub::NoDoors,
-    sessions::{config, on_one_thread},
-};
+use crate::sessions::{config, on_one_thread};
 
 /// Bytes of each display, and how many of them are more than a journal keeps.
 const DISPLAY_BYTES: usize = 1_000_000;

@@ -97,7 +97,7 @@ fn what_is_no_snapshot_is_not_read_to_its_end() {
     let replayed = ends_soon(&store, &["replay", pipe.to_str().expect("text")]);
     assert!(replayed.code != 0 && replayed.stderr.contains("no plain file"), "{replayed:?}");
     let configured = ends_soon(&store, &["eval", "--config", "/dev/zero", "-l", "py", "1"]);
-    assert!(configured.code == 2 && configured.stderr.contains("no regular file"), "{configured:?}");
+    assert!(configured.code == 2 && configured.stderr.contains("no plain file"), "{configured:?}");
 }
 
 /// A number as postcard writes it.

@@ -15,9 +15,9 @@ use crate::workshop::Workshop;
 /// Packages that come with the guest.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// What is taken of them, and where it goes: the time zones, for there is no `/usr/share/zoneinfo`; pytest with what it needs, of
-/// Pygments' lexers those of Python and of differences alone; and, in a folder that cells do not import from, what the prelude
-/// uses.
+/// Parts of these packages that the guest has, and their folders: the time zones, for there is no `/usr/share/zoneinfo`; pytest
+/// with what it needs, of Pygments' lexers those of Python and of differences alone; and, in a folder that cells do not import
+/// from, what the prelude uses.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("", &["tzdata"]),
     ("", &["_pytest", "iniconfig", "packaging", "pluggy", "py.py", "pytest"]),

@@ -65,13 +65,7 @@ impl Gathered<'_> {
         });
         let mut gathered = Rows::new(columns, &self.request.bounds, self.request.deadline)?;
         rows.rows.into_iter().try_for_each(|row| gathered.push(row))?;
-        let table = gathered.finish()?;
-        let wanted = self.wanted(&table.schema)?;
-        for batch in &table.batches {
-            let batch = batch.project(&wanted).map_err(|_| FetchError::failed("its columns do not fit together"))?;
-            self.add(&batch, &batch.schema())?;
-        }
-        Ok(())
+        self.add_table(&gathered.finish()?)
     }
 
     /// Returns the name of the sheet to read.

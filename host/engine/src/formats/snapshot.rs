@@ -13,16 +13,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use cellar_core::{cell::Language, event::Fetch, limits::CALLS_QUEUED_MAX, origin::Origin};
+use cellar_core::{cell::Language, event::Fetch, files::open_plain, limits::CALLS_QUEUED_MAX, origin::Origin};
 use cellar_files::OpenFile;
 use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
 
-use crate::formats::{
-    header::FormatError,
-    remembered::Remembered,
-    stranger::{bounded, open_plain},
-};
+use crate::formats::{header::FormatError, remembered::Remembered, stranger::bounded};
 
 mod format;
 mod image;

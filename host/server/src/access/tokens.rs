@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cellar_core::files::{open_regular, replace};
+use cellar_core::files::{open_plain, replace};
 use rand::{Rng, distr::Alphanumeric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -181,7 +181,7 @@ impl TokenFile {
     pub fn list(&self) -> Result<Vec<Token>, TokenError> {
         let failed = |source| self.failed("read", source);
         // THREAT: T18
-        let file = match open_regular(&self.path) {
+        let file = match open_plain(&self.path, fs::File::options().read(true)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened.map_err(failed)?,
         };
@@ -241,7 +241,7 @@ impl TokenFile {
         // One changes them at a time: whoever comes second reads what the first has written.
         let place = self.path.with_extension("lock");
         if place.exists() {
-            open_regular(&place).map_err(failed)?;
+            open_plain(&place, fs::File::options().read(true)).map_err(failed)?;
         }
         let lock = fs::File::options().create(true).truncate(false).write(true).open(place);
         let lock = lock.map_err(failed)?;

@@ -12,7 +12,7 @@ use crate::{
     access::characters,
     http::{
         Call, answers,
-        files::{Head, Source, Unfinished, entries, guest_path, has_tag, make_folders, receive, serve},
+        files::{Head, Source, Unfinished, entries, guest_path, has_tag, receive, serve},
     },
     problem::{Answer, Problem},
     tenant::on_a_thread,
@@ -68,13 +68,13 @@ pub(crate) async fn write(mut call: Call, session: &str, names: &[&str]) -> Answ
         return tar::unpack(session, target, body).await;
     }
     if is_folder {
-        on_a_thread(move || make_folders(&mut session.files(), &target)).await??;
+        on_a_thread(move || session.files().make_folders(&target)).await??;
         return Ok(StatusCode::CREATED.into_response());
     }
     let (opened, path) = (session.clone(), part.clone());
     let (files, file) = on_a_thread(move || {
         let mut files = opened.files();
-        make_folders(&mut files, &parent)?;
+        files.make_folders(&parent)?;
         let how = OpenHow { create: true, exclusive: true, write: true, ..OpenHow::default() };
         let file = files.open(ROOT, &path, how)?;
         Ok::<_, FileError>((files, file))

@@ -14,7 +14,7 @@ use crate::{
     access::characters,
     http::{
         body::{PIECE_BYTES, next_piece},
-        files::{Unfinished, entries, make_folders, write_all},
+        files::Unfinished,
     },
     problem::{Answer, Problem},
     tenant::on_a_thread,
@@ -139,7 +139,7 @@ impl Walk {
                 }
                 let how = OpenHow { read: true, directory: true, follow_symlinks: true, ..OpenHow::default() };
                 let folder = self.files.open(ROOT, path, how)?;
-                let listed = entries(&mut self.files, folder);
+                let listed = self.files.entries(folder);
                 self.files.close(folder)?;
                 let mut names: Vec<String> = listed?.into_iter().map(|entry| entry.name).collect();
                 names.sort_unstable_by(|a, b| b.cmp(a));
@@ -228,7 +228,7 @@ pub(crate) async fn unpack(session: Session, folder: String, mut body: Body) -> 
     let made = session.clone();
     let mut unpacking = on_a_thread(move || {
         let mut files = made.files();
-        make_folders(&mut files, &folder)?;
+        files.make_folders(&folder)?;
         Ok::<_, FileError>(Unpacking::new(made.clone(), files, folder))
     })
     .await??;
@@ -313,7 +313,7 @@ impl Unpacking {
                 let left = size.saturating_sub(offset);
                 let there = usize::try_from(left).unwrap_or(usize::MAX).min(self.rest.len());
                 let piece = self.rest.split_to(there);
-                offset = write_all(&mut self.files, file, offset, &piece)?;
+                offset = self.files.write_all(file, offset, &piece)?;
                 if offset < size {
                     self.state = State::File { file, target, part, offset, size };
                     return Ok(false);
@@ -409,7 +409,7 @@ impl Unpacking {
         match kind {
             b'0' | 0 | b'7' if !name.ends_with('/') => self.begin(path, size),
             b'5' | b'0' | 0 => {
-                make_folders(&mut self.files, &path)?;
+                self.files.make_folders(&path)?;
                 Ok(State::Skip {
                     left: size.checked_add(padding(size) as u64).ok_or_else(|| refused("an entry is too large"))?,
                 })
@@ -429,7 +429,7 @@ impl Unpacking {
     /// Begins a file.
     fn begin(&mut self, target: String, size: u64) -> Result<State, Problem> {
         let (parent, _) = target.rsplit_once('/').unwrap_or_default();
-        make_folders(&mut self.files, parent)?;
+        self.files.make_folders(parent)?;
         let part = format!("{parent}/.upload-{}", characters(16));
         let how = OpenHow { create: true, exclusive: true, write: true, ..OpenHow::default() };
         let file = self.files.open(ROOT, &part, how)?;

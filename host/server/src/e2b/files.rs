@@ -18,7 +18,7 @@ use crate::{
     access::characters,
     http::{
         Buffered,
-        files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
+        files::{Head, Source, Unfinished, receive, replace, serve},
         no_buffers,
     },
     problem::{Answer, Problem},
@@ -251,7 +251,7 @@ async fn stream(call: &mut Call, session: Session, place: Place) -> Result<(), P
     let (files, file) = on_a_thread(move || {
         let mut files = opened.files();
         check_target(&mut files, &target)?;
-        make_folders(&mut files, target.parent()).map_err(|error| target.fault(error))?;
+        files.make_folders(target.parent()).map_err(|error| target.fault(error))?;
         let how = OpenHow { create: true, exclusive: true, write: true, ..OpenHow::default() };
         let file = files.open(ROOT, &path, how).map_err(|error| target.fault(error))?;
         Ok::<_, Problem>((files, file))

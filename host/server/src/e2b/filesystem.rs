@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, files::Place, sandboxes::Sandbox, told, watch};
 use crate::{
-    http::files::make_folders,
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };
@@ -170,7 +169,7 @@ fn make_folder(files: &mut Files, place: &Place) -> Result<Value, Problem> {
             return Err(Problem::new(StatusCode::CONFLICT, "exists", detail));
         }
         Ok(_) => return Err(place.fault(FileError::NotDirectory)),
-        Err(_) => make_folders(files, &place.guest).map_err(|error| place.fault(error))?,
+        Err(_) => files.make_folders(&place.guest).map_err(|error| place.fault(error))?,
     }
     Ok(json!({ "entry": entry(files, place)? }))
 }
@@ -180,7 +179,7 @@ fn rename(files: &mut Files, from: &Place, to: &Place) -> Result<Value, Problem>
         return Err(Problem::bad("the home folder and the root keep their names"));
     }
     files.stat_at(ROOT, &from.guest, false).map_err(|error| from.fault(error))?;
-    make_folders(files, to.parent()).map_err(|error| to.fault(error))?;
+    files.make_folders(to.parent()).map_err(|error| to.fault(error))?;
     files.rename(ROOT, &from.guest, ROOT, &to.guest).map_err(|error| to.fault(error))?;
     Ok(json!({ "entry": entry(files, to)? }))
 }

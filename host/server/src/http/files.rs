@@ -8,7 +8,7 @@ use axum_core::{
 };
 use bytes::Bytes;
 use cellar_engine::{Session, config::WORKSPACE};
-use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT};
+use cellar_files::{Descriptor, FileError, Files, ListedFile, OpenHow, ROOT};
 use cellar_wire::FileJson;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -21,35 +21,20 @@ use crate::{
 
 /// Entries of a folder. Blocks.
 pub(crate) fn entries(files: &mut Files, folder: Descriptor) -> Result<Vec<FileJson>, FileError> {
-    let mut entries = Vec::new();
-    loop {
-        let piece = files.read_directory(folder, entries.len() as u64)?;
-        if piece.is_empty() {
-            return Ok(entries);
-        }
-        for entry in piece {
-            let stat = files.stat_at(folder, &entry.name, false).ok();
-            let kind = match stat.as_ref().map_or(entry.kind, |stat| stat.kind) {
-                FileKind::RegularFile => "file",
-                FileKind::Directory => "folder",
-                FileKind::SymbolicLink => "link",
-                _ => "other",
-            };
-            let modified_at = stat.as_ref().map(|stat| stat.modified / 1_000_000_000);
-            let size = stat.filter(|_| kind == "file").map(|stat| stat.size);
-            entries.push(FileJson { name: entry.name, kind, size, modified_at });
-        }
-    }
+    let entries = files.entries(folder)?.into_iter();
+    Ok(entries
+        .map(|ListedFile { name, kind, size, modified }| FileJson { name, kind, size, modified_at: modified })
+        .collect())
 }
 
 /// Puts these bytes in the place of a file, whole. Blocks.
 pub(crate) fn replace(files: &mut Files, path: &str, bytes: &[u8]) -> Result<(), FileError> {
     let (parent, _) = path.rsplit_once('/').unwrap_or_default();
-    make_folders(files, parent)?;
+    files.make_folders(parent)?;
     let part = format!("{parent}/.upload-{}", characters(16));
     let how = OpenHow { create: true, exclusive: true, write: true, ..OpenHow::default() };
     let file = files.open(ROOT, &part, how)?;
-    let written = write_all(files, file, 0, bytes);
+    let written = files.write_all(file, 0, bytes);
     let replaced = files.close(file).and(written).and_then(|_| files.rename(ROOT, &part, ROOT, path));
     if replaced.is_err() {
         let _ = files.remove_file(ROOT, &part);
@@ -57,38 +42,12 @@ pub(crate) fn replace(files: &mut Files, path: &str, bytes: &[u8]) -> Result<(),
     replaced
 }
 
-/// Writes all of these bytes from an offset on, and returns that behind them.
-pub(crate) fn write_all(
-    files: &mut Files,
-    file: Descriptor,
-    mut offset: u64,
-    mut bytes: &[u8],
-) -> Result<u64, FileError> {
-    while !bytes.is_empty() {
-        let written = files.write(file, offset, &bytes[..bytes.len().min(PIECE_BYTES)])?;
-        bytes = &bytes[usize::try_from(written).unwrap_or(bytes.len()).min(bytes.len())..];
-        offset = offset.saturating_add(written.into());
-    }
-    Ok(offset)
-}
-
-/// Makes a folder and those above it that are not there.
-pub(crate) fn make_folders(files: &mut Files, path: &str) -> Result<(), FileError> {
-    let mut places = path.match_indices('/').map(|(place, _)| place).skip(1).chain([path.len()]);
-    places.try_for_each(|end| match files.create_directory(ROOT, &path[..end]) {
-        Err(FileError::Exists | FileError::Busy) => Ok(()),
-        // The folder of a mount is there, whether or not one may write beside it.
-        Err(FileError::ReadOnly) if files.stat_at(ROOT, &path[..end], true).is_ok() => Ok(()),
-        made => made,
-    })
-}
-
 /// Writes a body to a file. The tree moves from thread to thread, so that a slow sender occupies none.
 pub(crate) async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<Files, Problem> {
     let mut offset = 0;
     while let Some(piece) = next_piece(&mut body, "file").await? {
         (files, offset) = on_a_thread(move || {
-            let offset = write_all(&mut files, file, offset, &piece)?;
+            let offset = files.write_all(file, offset, &piece)?;
             Ok::<_, FileError>((files, offset))
         })
         .await??;

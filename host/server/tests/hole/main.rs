@@ -19,9 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Door, Doors, MeetFuture, Usher};
+use cellar_bridges::NoDoors;
 use cellar_config::{Folders, Overrides};
-use cellar_engine::{HostFolders, Session};
+use cellar_engine::HostFolders;
 use cellar_server::{NewToken, Scope, Server, ServerConfig, serve_worker};
 use libtest_mimic::{Arguments, Trial};
 
@@ -68,20 +68,6 @@ fn main() -> ExitCode {
         }),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-/// No agents are granted.
-#[derive(Debug)]
-struct NoDoors;
-
-impl Doors for NoDoors {
-    fn open(&self, _usher: Usher) -> io::Result<Box<dyn Door>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn meet(&self, _session: Session, _visitor: tokio::net::UnixStream) -> MeetFuture {
-        Box::pin(async {})
-    }
 }
 
 fn configuration(folder: &Path) -> ServerConfig {

@@ -2,13 +2,14 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 
+use cellar_core::files::open_plain;
+
 use super::{
     CHECKSUM_BYTES, END, End, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, HEAD_BYTES_MAX, Head, ITEMS, RECORDING, ReplayError,
 };
 use crate::formats::{
     header::{PREFIX_BYTES, split_head, u32_at},
     snapshot::fingerprint,
-    stranger::open_plain,
 };
 
 /// A recording that is whole. Read by any number of cursors.

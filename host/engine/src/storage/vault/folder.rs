@@ -19,17 +19,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cellar_core::sync::lock;
+use cellar_core::{files::open_plain, sync::lock};
 
 use recent::{Chain, Recent};
 
 use super::{Claim, StateFile, Vault};
 use crate::{
     contract::error::Error,
-    formats::{
-        snapshot::{BYTES_MAX, SNAPSHOT, SnapshotError},
-        stranger::open_plain,
-    },
+    formats::snapshot::{BYTES_MAX, SNAPSHOT, SnapshotError},
     storage::workspace::OwnFolder,
 };
 

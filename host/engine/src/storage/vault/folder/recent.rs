@@ -15,9 +15,8 @@ use std::{
     time::SystemTime,
 };
 
+use cellar_core::files::open_plain;
 use twox_hash::XxHash3_128;
-
-use crate::formats::stranger::open_plain;
 
 /// Bytes of a state that is stored so. Of a larger one the writing takes more than the waiting.
 pub(super) const BYTES_MAX: usize = 8 << 20;
