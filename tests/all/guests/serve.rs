@@ -50,7 +50,8 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn start(store: &Path, arguments: &[&str]) -> Served {
-        Served::start_with(store, arguments, Stdio::inherit(), &[])
+        // A line for each request would hide what a failed test says.
+        Served::start_with(store, arguments, Stdio::inherit(), &[("CELLAR_LOG", "warn")])
     }
 
     /// The same, with somewhere else for what it logs, and further variables.

@@ -120,11 +120,12 @@ async fn follow(account: Arc<Account>, sandbox: Sandbox, run: RunHandle, shown: 
                 Err(_) => yield Ok(line(&json!({ "type": "keepalive" }))),
             }
         }
+        let ended = run.result().await;
         let is_there = account.sandboxes.get(&sandbox.id).is_some_and(|sandbox| !sandbox.is_paused);
-        match run.result().await {
-            Ok(_) if is_there => yield Ok(line(&json!({ "type": "end_of_execution" }))),
+        match ended {
             // The client asks what became of the sandbox when a connection breaks off.
-            Ok(_) => yield Err(std::io::Error::other(dead(Some(&sandbox.id)).words())),
+            _ if !is_there => yield Err(std::io::Error::other(dead(Some(&sandbox.id)).words())),
+            Ok(_) => yield Ok(line(&json!({ "type": "end_of_execution" }))),
             Err(error) => {
                 let problem = Problem::from(error);
                 let error = json!({ "type": "error", "name": "Error", "value": problem.words(), "traceback": "" });

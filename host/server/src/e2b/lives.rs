@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -55,6 +58,16 @@ pub(super) fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Start of a new sandbox, in milliseconds since the Unix epoch: later than that of any before it, so that lists have one
+/// order.
+fn started_at() -> u64 {
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+    let now = now();
+    let next = |latest: u64| now.max(latest.saturating_add(1));
+    let set = LATEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |latest| Some(next(latest)));
+    set.map_or_else(next, next)
+}
+
 fn end_at(timeout: u64) -> u64 {
     now().saturating_add(timeout.saturating_mul(1_000))
 }
@@ -76,7 +89,7 @@ pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox
         template: template.to_owned(),
         language: language.to_owned(),
         metadata: new.metadata.clone(),
-        started_at: now(),
+        started_at: started_at(),
         end_at: end_at(timeout),
         is_paused: false,
         auto_pause: new.auto_pause,
@@ -179,7 +192,7 @@ pub(super) async fn fork(account: &Account, from: &Sandbox, timeout: u64) -> Res
     account.sandboxes.check_room()?;
     let id = new_id("sbx");
     let contexts = contexts_of(&id, from);
-    let (started_at, end_at, loose) = (now(), end_at(timeout), Vec::new());
+    let (started_at, end_at, loose) = (started_at(), end_at(timeout), Vec::new());
     let sandbox =
         Sandbox { id, contexts, started_at, end_at, is_paused: false, secret: characters(43), loose, ..from.clone() };
     make(account, sandbox.clone(), copy(account, from, &sandbox)).await
@@ -191,7 +204,7 @@ pub(super) async fn take_snapshot(account: &Account, of: &Sandbox, name: Option<
     let id = new_id("snp");
     let (contexts, loose) = (contexts_of(&id, of), Vec::new());
     let snapshot_of = Some(of.id.clone());
-    let snapshot = Sandbox { id, contexts, started_at: now(), snapshot_of, name, loose, ..of.clone() };
+    let snapshot = Sandbox { id, contexts, started_at: started_at(), snapshot_of, name, loose, ..of.clone() };
     let kept = make(account, snapshot.clone(), copy(account, of, &snapshot)).await?;
     // They are stored, and nothing runs in them.
     kept.sessions().iter().for_each(|name| drop(account.tenant.hub.close(name)));
