@@ -1,6 +1,7 @@
 //! The command line, as types. What they mean is decided where they are used.
 
 mod artifacts;
+mod calls;
 mod kernel;
 mod limits;
 mod lineage;
@@ -26,6 +27,7 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 pub(crate) use self::{
     artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
+    calls::{CallsArguments, CallsCommand},
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun, without_traits},
     limits::LimitArguments,
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments},
@@ -97,6 +99,8 @@ pub(crate) enum Command {
     Token(TokenArguments),
     /// List, copy, save and remove the sessions that --session keeps
     Session(KeptSessionArguments),
+    /// List, approve and reject the calls of cells that wait for a person
+    Calls(CallsArguments),
     /// List, read, add and remove kept outputs: artifact:// and agent://
     Artifact(ArtifactArguments),
     /// Publish, list, read and remove datasets: tables under a name, version by version
@@ -291,6 +295,8 @@ pub(crate) enum ScopeName {
     Admin,
     /// To look at what is counted of all tenants
     Metrics,
+    /// To decide on calls that wait for a person
+    Approve,
 }
 
 impl From<ScopeName> for cellar_server::Scope {
@@ -300,6 +306,7 @@ impl From<ScopeName> for cellar_server::Scope {
             ScopeName::Read => cellar_server::Scope::Read,
             ScopeName::Admin => cellar_server::Scope::Admin,
             ScopeName::Metrics => cellar_server::Scope::Metrics,
+            ScopeName::Approve => cellar_server::Scope::Approve,
         }
     }
 }

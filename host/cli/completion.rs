@@ -55,6 +55,14 @@ pub(crate) fn sessions() -> ArgValueCompleter {
     })
 }
 
+/// Completes the ids of calls that wait.
+pub(crate) fn calls() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| {
+        let listed = crate::calls::waiting(&folders()).unwrap_or_default();
+        candidates(begun, listed.into_iter().map(|call| (call.call, Some(format!("{} {}", call.bridge, call.name)))))
+    })
+}
+
 /// Completes the names of datasets.
 pub(crate) fn datasets() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {

@@ -6,6 +6,7 @@
 mod args;
 mod artifacts;
 mod bake;
+mod calls;
 mod completion;
 mod datasets;
 mod doctor;
@@ -123,6 +124,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Token(arguments) => token::token(&folders, arguments),
         Command::Session(arguments) => sessions::session(&folders, &arguments.command),
         Command::Former(former) => sessions::session(&folders, &former.into()),
+        Command::Calls(arguments) => calls::calls(&folders, arguments),
         Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
         Command::Dataset(arguments) => datasets::dataset(&folders, &arguments),
         Command::Packages(arguments) => on_runtime(packages::packages(&folders, arguments)),

@@ -2,6 +2,7 @@
 
 mod agents;
 mod analyses;
+mod approvals;
 mod background;
 mod bridges;
 mod charts;

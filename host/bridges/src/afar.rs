@@ -91,7 +91,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     fn of(caller: &Caller) -> Asker {
-        let Caller { session, cell, depth, agent } = caller;
+        let Caller { session, cell, depth, agent, .. } = caller;
         Asker { session: session.id().to_owned(), cell: cell.0, depth: *depth, agent: agent.clone() }
     }
 

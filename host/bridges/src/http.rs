@@ -34,10 +34,11 @@ use crate::{
 };
 use request::Request;
 use resolve::{CheckedLookup, SystemLookup, check};
-use rules::{granting, host_of};
+use rules::host_of;
 
 pub use credentials::HeaderTemplate;
 pub use resolve::{Lookup, LookupFuture};
+pub(crate) use rules::granting;
 pub use rules::host_pattern;
 
 /// Headers of an answer, and their bytes.

@@ -10,6 +10,7 @@
 
 mod afar;
 mod agent;
+mod approval;
 mod arguments;
 mod checked;
 mod clean;
@@ -50,6 +51,7 @@ use tools::Granted;
 
 pub use afar::{Afar, Answers, ArtifactsAfar, Notes, OwnAndAfar, Visits, answer_afar};
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, MeetFuture, NoDoors, SOCKET_VARIABLE, Usher};
+pub use approval::{Approver, Confirmations, WaitingCall, confirmed};
 pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
 pub use client::builder as http_client;
 pub use command::recipes as command_recipes;
@@ -57,8 +59,8 @@ pub use component::{ComponentProgram, check as check_component, keep_compiled_in
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use llm::TokenBudget;
 pub use options::{
-    Agent, AgentTransport, Command, Component, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options,
-    Primitive, Program, RuntimePack, Spawns, TIERS, Tool,
+    Agent, AgentTransport, Command, Component, Confirm, Connector, Http, HttpRule, Llm, McpServer, McpTransport,
+    Options, Primitive, Program, RuntimePack, Spawns, TIERS, Tool,
 };
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};

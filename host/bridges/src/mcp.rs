@@ -62,8 +62,7 @@ impl Server {
 
     /// Returns true if the server may have a tool that cells call `name`.
     pub(crate) fn may_have(&self, name: &str) -> bool {
-        let Some(bare) = name.strip_prefix(&self.options.prefix) else { return false };
-        self.options.tools.as_ref().is_none_or(|allowed| allowed.iter().any(|each| each == bare))
+        self.options.may_have(name)
     }
 
     /// Returns its tools, and starts the server if necessary.

@@ -27,6 +27,8 @@ pub struct Options {
     pub http: Http,
     /// `[connectors.NAME]`: sources of data that cells fetch rows from.
     pub connectors: BTreeMap<String, Connector>,
+    /// `confirm` under `[connectors.NAME]`: the fetches that wait for a person.
+    pub confirm_connectors: BTreeMap<String, Confirm>,
     /// `secrets`: what else is a credential, besides those that are used here. Taken out of all that cells are told.
     pub secrets: Vec<SecretSource>,
 }
@@ -111,6 +113,17 @@ pub struct Tool {
     pub description: String,
     /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the program starts.
     pub schema: Option<serde_json::Value>,
+    /// `confirm`: which of its calls wait for a person; none when absent.
+    pub confirm: Option<Confirm>,
+}
+
+/// Calls that wait until a person approves, changes or rejects them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirm {
+    /// `true`: each.
+    Always,
+    /// Those whose arguments fit this JSON Schema.
+    When(serde_json::Value),
 }
 
 /// A pack of primitives that are commands or components.
@@ -145,6 +158,16 @@ pub struct McpServer {
     /// `prefix`: what cells write before the server's own names; nothing unless given. A tool whose name is taken, by
     /// one under `[tools]` or of a server before in the alphabet, cannot be reached without one.
     pub prefix: String,
+    /// `confirm`: which calls of its tools wait for a person; none when absent.
+    pub confirm: Option<Confirm>,
+}
+
+impl McpServer {
+    /// Returns true if the server may have a tool that cells call `name`.
+    pub(crate) fn may_have(&self, name: &str) -> bool {
+        let Some(bare) = name.strip_prefix(&self.prefix) else { return false };
+        self.tools.as_ref().is_none_or(|allowed| allowed.iter().any(|each| each == bare))
+    }
 }
 
 /// Transport to a server.
@@ -201,6 +224,8 @@ pub struct Agent {
     /// `depth`: how deep it may be nested in other agents, 1 to 3, 1 being called by the session's own cells alone; 3
     /// unless given.
     pub depth: u32,
+    /// `confirm`: which of its calls wait for a person, by `prompt`, `context`, `label` and `model`; none when absent.
+    pub confirm: Option<Confirm>,
 }
 
 impl Agent {
@@ -212,6 +237,7 @@ impl Agent {
             model: None,
             spawns: Spawns::All,
             depth: cellar_engine::limits::AGENT_DEPTH_MAX,
+            confirm: None,
         }
     }
 }
@@ -320,6 +346,8 @@ pub struct HttpRule {
     pub headers: Vec<(String, HeaderTemplate)>,
     /// `private`: whether the host may have an address of this machine or of a private network.
     pub private: bool,
+    /// `confirm`: which requests wait for a person, by `method`, `url` and `body`; none when absent.
+    pub confirm: Option<Confirm>,
 }
 
 impl Default for HttpRule {
@@ -332,6 +360,7 @@ impl Default for HttpRule {
             paths: Vec::new(),
             headers: Vec::new(),
             private: false,
+            confirm: None,
         }
     }
 }

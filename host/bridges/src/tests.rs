@@ -22,7 +22,7 @@ async fn run(script: &str, input: &[u8]) -> Result<String, CallError> {
 }
 
 async fn tool(script: &str, schema: Option<serde_json::Value>, arguments: &str) -> Result<Response, CallError> {
-    let tool = Tool { program: Program::Command(shell(script)), description: String::new(), schema };
+    let tool = Tool { program: Program::Command(shell(script)), description: String::new(), schema, confirm: None };
     Arc::new(program_tool("t", tool)).call(arguments.to_owned(), CellId(1)).await
 }
 

@@ -343,9 +343,14 @@ fn audit(flag: Option<&Path>, table: Option<AuditTable>) -> Result<Option<Audit>
     let (sync, tenant) = table.as_ref().map_or((false, None), |table| (table.sync, table.tenant.clone()));
     let Some(path) = flag.or(table.as_ref().map(|table| table.file.as_path())) else { return Ok(None) };
     let mut audit = Audit::to(AuditFile::open(path, sync)?);
-    audit.actor = Some(format!("uid:{}", rustix::process::getuid().as_raw()));
+    audit.actor = Some(user());
     audit.tenant = tenant;
     Ok(Some(audit))
+}
+
+/// The user of this process, as the audit log names it.
+pub fn user() -> String {
+    format!("uid:{}", rustix::process::getuid().as_raw())
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

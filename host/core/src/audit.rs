@@ -43,6 +43,8 @@ pub enum AuditKind {
     RunStarted(RunStarted),
     /// A bridge call ended.
     Call(CallEntry),
+    /// A person decided on a call that waited for that.
+    Decision(DecisionEntry),
     /// A run ended.
     RunFinished(RunFinished),
 }
@@ -81,6 +83,26 @@ pub struct CellAsked {
     pub code_bytes: usize,
     /// True if its language is reset before it.
     pub reset: bool,
+}
+
+/// Decision of a person on a call.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionEntry {
+    /// Id of the wait.
+    pub wait: String,
+    /// The cell that made the call.
+    pub cell: u32,
+    /// Bridge of the call.
+    pub bridge: String,
+    /// What was called.
+    pub name: String,
+    /// `approved`, `edited` or `rejected`.
+    pub decision: String,
+    /// The one who decided.
+    pub by: String,
+    /// Time that the call waited, in milliseconds.
+    pub waited_ms: f64,
 }
 
 /// A bridge call by its place.

@@ -234,6 +234,8 @@ pub enum HostStatus {
     CallsOpen,
     /// Calls of a cell wait for others of the session to end.
     CallsQueued,
+    /// A call waits for a person to approve, change or reject it.
+    CallWaits,
     /// A file that was open cannot be opened again.
     FileLost,
     /// A cell waits for capacity for its kernel.
@@ -256,12 +258,13 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 14] = [
+    pub const ALL: [HostStatus; 15] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
         HostStatus::Call,
         HostStatus::CallsOpen,
         HostStatus::CallsQueued,
+        HostStatus::CallWaits,
         HostStatus::FileLost,
         HostStatus::KernelAwaited,
         HostStatus::KernelLost,
@@ -281,6 +284,7 @@ impl HostStatus {
             HostStatus::Call => "call",
             HostStatus::CallsOpen => "calls_open",
             HostStatus::CallsQueued => "calls_queued",
+            HostStatus::CallWaits => "call_waits",
             HostStatus::FileLost => "file_lost",
             HostStatus::KernelAwaited => "kernel_awaited",
             HostStatus::KernelLost => "kernel_lost",

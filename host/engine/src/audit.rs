@@ -13,7 +13,11 @@ use std::{
     },
 };
 
-use cellar_core::{cell::RunId, text::hex, time::wall_nanos};
+use cellar_core::{
+    cell::RunId,
+    text::{hex, prefix},
+    time::wall_nanos,
+};
 use cellar_files::{Access, Mount};
 use chrono::{DateTime, SecondsFormat};
 use sha2::{Digest, Sha256};
@@ -27,8 +31,8 @@ pub use file::AuditFile;
 pub(crate) use open::{CalledAs, OpenCalls};
 
 pub use cellar_core::audit::{
-    AuditEntry, AuditKind, CallEntry, CallSite, CellAsked, CellRan, FolderGrant, Grants, RunFinished, RunStarted,
-    SeedGrant,
+    AuditEntry, AuditKind, CallEntry, CallSite, CellAsked, CellRan, DecisionEntry, FolderGrant, Grants, RunFinished,
+    RunStarted, SeedGrant,
 };
 pub use cellar_core::limits::LimitGrants;
 
@@ -162,6 +166,12 @@ fn call_outcome(result: &CallResult) -> (&'static str, usize) {
         Ok(response) => ("ok", Response::size_bytes(response)),
         Err(error) => (error.kind.as_str(), 0),
     }
+}
+
+/// A name within the bound of names.
+pub(crate) fn bounded_name(name: &str) -> String {
+    let name = if name.contains("://") { bare_url(name) } else { name.to_owned() };
+    prefix(&name, NAME_BYTES_MAX).to_owned()
 }
 
 /// A URL without what may hold more than an address: user, query and fragment.

@@ -104,6 +104,7 @@ pub mod bridges {
         session::{
             granted::{Bridges, Caller, NoBridges},
             selfref_pack,
+            waits::{Verdict, Wait},
         },
     };
 }

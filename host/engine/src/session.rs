@@ -68,6 +68,7 @@ pub(crate) mod run;
 pub(crate) mod saved;
 mod spawned;
 mod trees;
+pub(crate) mod waits;
 
 pub use builtin::selfref_pack;
 pub use grants::{DiskBudget, FolderGrants, KernelOptions, OutputOptions, SessionConfig, SharedBudgets};

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Afar, Doors, HostBridges, Options, Sampler, Tools, keep_compiled_in};
+use cellar_bridges::{Afar, Approver, Confirmations, Doors, HostBridges, Options, Sampler, Tools, keep_compiled_in};
 use cellar_charts::Charts;
 use cellar_config::Config;
 use cellar_config::{Granted, Overrides, Progress, languages_of, make_ready};
@@ -73,6 +73,8 @@ pub struct HubConfig {
     pub afar: Option<Afar>,
     /// Answers calls of cells before its bridges do.
     pub layer: Option<Arc<dyn Layer>>,
+    /// Asks people about calls that wait for them. Without one such calls are denied.
+    pub approver: Option<Arc<dyn Approver>>,
     /// True if runs of stored sessions end only when the state that they leave is on the disk, so that a crash undoes
     /// no reported result.
     pub is_durable: bool,
@@ -97,6 +99,7 @@ impl Default for HubConfig {
             sampler: None,
             afar: None,
             layer: None,
+            approver: None,
             is_durable: true,
             bounds: Bounds::default(),
             progress: |_| {},
@@ -148,6 +151,8 @@ pub struct SessionEntry {
     pub session: Session,
     /// The bridges without the tools of its answerer, which are called with the session's name.
     bridges: HostBridges,
+    /// Calls that wait for a person; none where none does.
+    rules: Option<Arc<Confirmations>>,
     /// Grants in place of those of the hub's own configuration file.
     config: Option<Config>,
     tools: Vec<ToolSpec>,
@@ -294,6 +299,7 @@ impl Hub {
         self.check_new_session(&name)?;
         let config = open.config.clone().unwrap_or_else(|| inner.file.clone());
         let granted = Granted::new(&inner.config.overrides, config)?;
+        let rules = Confirmations::of(&granted.bridges);
         // What another process answers for is nothing that this one knows more of.
         let options = if inner.config.afar.is_some() { Options::default() } else { granted.bridges };
         let bridges = HostBridges::new(options).with_doors(inner.doors.clone());
@@ -301,7 +307,8 @@ impl Hub {
             inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
         let tokens = inner.config.bounds.tokens.iter();
         let bridges = tokens.fold(bridges, |bridges, budget| bridges.with_token_budget(budget.clone()));
-        let with_tools = inner.config.answered(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
+        let with_tools = with_tools(&name, &bridges, &open.tools, answerer.as_ref());
+        let with_tools = inner.config.answered(with_tools, rules.as_ref());
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
         if granted.charts {
@@ -342,7 +349,7 @@ impl Hub {
         let session = if is_brief { open_it()? } else { spawn_blocking(open_it).await.map_err(HubError::Task)?? };
         let OpenRequest { tools, input, config, .. } = open;
         let turns = Arc::default();
-        self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turns })
+        self.add(name, SessionEntry { session, bridges, rules, config, tools, answerer, input, is_stored, turns })
     }
 
     /// Opens a session with the state and the grants of another one, and returns its name. Waits for code that runs.
@@ -364,7 +371,8 @@ impl Hub {
             return self.open_session(open, answerer).await;
         }
         let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
-        let session = entry.session.fork_with(Some(name.clone()), self.0.config.answered(granted)).await?;
+        let session =
+            entry.session.fork_with(Some(name.clone()), self.0.config.answered(granted, entry.rules.as_ref())).await?;
         self.add(name, SessionEntry { session, turns: Arc::default(), ..entry })
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use cellar_bridges::{HostBridges, OwnAndAfar};
+use cellar_bridges::{Confirmations, HostBridges, OwnAndAfar, confirmed};
 use cellar_engine::bridges::Bridges;
 
 use crate::hub::HubConfig;
@@ -14,11 +14,16 @@ pub trait Layer: Send + Sync + fmt::Debug {
 }
 
 impl HubConfig {
-    /// The bridges of a session: its own, what another process answers for, and the layer over both.
-    pub(crate) fn answered(&self, own: HostBridges) -> Arc<dyn Bridges> {
+    /// The bridges of a session: its own, what another process answers for, the calls of both that wait for a person, and the
+    /// layer over all of it.
+    pub(crate) fn answered(&self, own: HostBridges, rules: Option<&Arc<Confirmations>>) -> Arc<dyn Bridges> {
         let bridges: Arc<dyn Bridges> = match &self.afar {
             Some(afar) => Arc::new(OwnAndAfar { own, afar: afar.clone() }),
             None => Arc::new(own),
+        };
+        let bridges = match rules {
+            Some(rules) => confirmed(bridges, rules.clone(), self.approver.clone()),
+            None => bridges,
         };
         self.layer.iter().fold(bridges, |bridges, layer| layer.over(bridges))
     }

@@ -6,7 +6,8 @@
 //! gap. What happens to a run whose owner goes away is its [disconnect policy](OnDisconnect). Every stream ends with
 //! `RunFinished`.
 //!
-//! Calls of the tools that a caller declared, and requests for input, go to whoever [answers](Answerer) for the session.
+//! Calls of the tools that a caller declared, and requests for input, go to whoever [answers](Answerer) for the session. Calls that
+//! wait for a person's decision are files of a store, [`Approvals`].
 //!
 //! [`Lines`] is the protocol of programs that speak to a hub by lines of JSON, over whatever carries lines.
 //!
@@ -16,6 +17,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod answers;
+mod approvals;
 mod bounds;
 mod error;
 mod figures;
@@ -29,6 +31,7 @@ mod run;
 mod turn;
 
 pub use answers::{Answerer, Ask};
+pub use approvals::{Approvals, CALLS_FOLDER, DecideError};
 pub use bounds::{Admission, Bounds, QuotaError};
 pub use error::HubError;
 pub use figures::{CellKey, DURATION_BOUNDS, Histogram};

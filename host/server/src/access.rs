@@ -61,6 +61,14 @@ impl std::fmt::Debug for Grant {
 }
 
 impl Grant {
+    /// Whose authorisation it is, for the audit log.
+    pub(crate) fn by(&self) -> String {
+        match &self.credential {
+            Credential::Token { id, .. } => format!("token:{id}"),
+            Credential::Issued(_) => "issued token".to_owned(),
+        }
+    }
+
     /// Time for which the credential is valid as far as is known, [`CHECK`] at most; none if it is not.
     fn lasts(&self) -> Option<Duration> {
         match &self.credential {

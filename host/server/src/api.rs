@@ -1,6 +1,7 @@
 //! The interface of this server's own: `/v1`, and its description. [`operations`] has the one list of what may be asked.
 
 mod admin;
+mod approvals;
 mod calls;
 mod datasets;
 mod files;

@@ -29,7 +29,7 @@ pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LO
 pub const OWN_TENANT: &str = "own";
 
 /// Name of the folder of tenants' sessions, which no session can have.
-const TENANTS: &str = ".tenants";
+pub const TENANTS: &str = ".tenants";
 /// Name of the file of tokens, which no session can have.
 const TOKENS: &str = ".tokens.json";
 /// Name of the file that the server of a folder of sessions has locked, which no session can have.

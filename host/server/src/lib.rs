@@ -23,7 +23,7 @@ mod workers;
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub use configuration::{
-    ConfineError, Confined, Isolation, LISTEN, OWN_TENANT, ServeError, ServerConfig, StoreClaim, WorkerConfig,
+    ConfineError, Confined, Isolation, LISTEN, OWN_TENANT, ServeError, ServerConfig, StoreClaim, TENANTS, WorkerConfig,
 };
 pub use mcp::serve_mcp;
 pub use server::Server;

@@ -29,7 +29,7 @@ use cellar_engine::{
     artifacts::ArtifactStore,
     store::{SessionStore, StoredInfo},
 };
-use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
+use cellar_hub::{Approvals, Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
 use cellar_wire::{ServedSessionJson, SessionRequest, SessionTimes};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -145,6 +145,8 @@ pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) hub: Hub,
     pub(crate) artifacts: ArtifactStore,
+    /// Calls of its cells that wait for a person.
+    pub(crate) approvals: Approvals,
     /// Folder of its sessions.
     store: PathBuf,
     pub(crate) limits: Limits,
@@ -216,6 +218,8 @@ impl Tenant {
         hub_config.is_durable = config.is_durable;
         hub_config.progress = progress;
         hub_config.afar = afar;
+        let approvals = Approvals::of_store(&store);
+        hub_config.approver = Some(Arc::new(approvals.clone()));
         let quotas = Quotas::open(config.quota, config.weight, &host, &store);
         hub_config.bounds = quotas.bounds();
         // THREAT: T06
@@ -239,6 +243,7 @@ impl Tenant {
             name,
             hub,
             artifacts,
+            approvals,
             store,
             limits,
             quotas,

@@ -134,6 +134,9 @@ struct OwnTokens {
     /// Tokens for clients that this process has authenticated, with the scopes `run` and `read`.
     run: (String, Token),
     read: (String, Token),
+    /// The same, with the scope `approve` besides.
+    run_approve: (String, Token),
+    read_approve: (String, Token),
     /// Token for requests of this process itself.
     look: (String, Token),
 }
@@ -434,8 +437,8 @@ impl Workers {
 impl Worker {
     /// Returns the tokens that it accepts.
     fn tokens(&self, state: &State) -> Vec<Token> {
-        let OwnTokens { run, read, look } = &self.own;
-        let own = [run, read, look].map(|(_, token)| token.clone());
+        let OwnTokens { run, read, run_approve, read_approve, look } = &self.own;
+        let own = [run, read, run_approve, read_approve, look].map(|(_, token)| token.clone());
         state.access.tokens().of(&self.name).cloned().chain(own).collect()
     }
 }

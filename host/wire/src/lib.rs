@@ -10,6 +10,7 @@
 pub mod check;
 pub mod json;
 
+mod approval;
 mod artifact;
 mod doctor;
 mod event;
@@ -25,6 +26,7 @@ mod server;
 mod session;
 mod stdio;
 
+pub use approval::{Decision, DecisionOutcome, WaitingCallJson, WaitingCallsJson};
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};

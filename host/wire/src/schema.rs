@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
     ArtifactJson, CollectedJson, DatasetJson, DoctorJson, EventJson, Line, OriginsJson, OutputsJson, PulledJson,
-    PushedJson, ResultJson, StoredSessionJson, VerifiedJson,
+    PushedJson, ResultJson, StoredSessionJson, VerifiedJson, WaitingCallsJson,
     request::RunJson,
     stdio::{Answer, RequestJson},
 };
@@ -51,6 +51,8 @@ pub enum Shape {
     Dataset,
     /// Output of `cellar session origin --json`.
     Origins,
+    /// Output of `cellar calls list --json`.
+    Calls,
     /// A line of an audit log.
     Audit,
 }
@@ -63,7 +65,7 @@ impl fmt::Display for Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 19] = [
+    pub const ALL: [Shape; 20] = [
         Shape::Run,
         Shape::Event,
         Shape::Result,
@@ -82,6 +84,7 @@ impl Shape {
         Shape::Datasets,
         Shape::Dataset,
         Shape::Origins,
+        Shape::Calls,
         Shape::Audit,
     ];
 
@@ -106,6 +109,7 @@ impl Shape {
             Shape::Datasets => "datasets",
             Shape::Dataset => "dataset",
             Shape::Origins => "origins",
+            Shape::Calls => "calls",
             Shape::Audit => "audit",
         }
     }
@@ -136,6 +140,7 @@ impl Shape {
             Shape::Datasets => "What `cellar dataset list --json` and `cellar dataset show --json` print",
             Shape::Dataset => "What `cellar dataset publish --json` prints",
             Shape::Origins => "What `cellar session origin --json` prints",
+            Shape::Calls => "What `cellar calls list --json` prints",
             Shape::Audit => "A line of an audit log",
         }
     }
@@ -161,6 +166,7 @@ impl Shape {
             Shape::Datasets => written::<Vec<DatasetJson>>(),
             Shape::Dataset => written::<DatasetJson>(),
             Shape::Origins => written::<OriginsJson>(),
+            Shape::Calls => written::<WaitingCallsJson>(),
             Shape::Audit => written::<AuditEntry>(),
         };
         // The names of types are no business of whoever reads the schema.

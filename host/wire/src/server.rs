@@ -244,7 +244,7 @@ pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&At<'_>, &mut Problems) ->
 }
 
 /// The same of an object of this kind.
-fn read<T>(
+pub(crate) fn read<T>(
     object: &'static Object,
     bytes: &[u8],
     read: impl FnOnce(&Members<'_>, &mut Problems) -> Option<T>,

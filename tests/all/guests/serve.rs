@@ -16,6 +16,7 @@ use crate::support::{
 
 mod accounts;
 mod afar;
+mod approvals;
 mod calls;
 mod datasets;
 mod described;

@@ -20,7 +20,7 @@ enum Misfit {
 ///
 /// # Errors
 /// `Denied`: the part that is not granted, and the setting in `cellar.toml` that would grant it.
-pub(super) fn granting<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, CallError> {
+pub(crate) fn granting<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, CallError> {
     let mut closest = Misfit::Host;
     for rule in rules {
         match misfit(rule, method, url) {

@@ -167,6 +167,7 @@ fn options() -> McpServer {
         timeout: Duration::from_secs(30),
         tools: None,
         prefix: String::new(),
+        confirm: None,
     }
 }
 

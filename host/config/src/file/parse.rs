@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, TIERS};
+use cellar_bridges::{Command, Confirm, Llm, McpServer, McpTransport, Options, Schema, Spawns, TIERS};
 use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed, Stops},
@@ -119,6 +119,7 @@ impl Parser<'_> {
                 spawns,
                 http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
                 connectors: self.connectors(&fields),
+                confirm_connectors: self.confirmed_connectors(&fields),
                 secrets: self.secrets(&fields),
             },
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
@@ -317,7 +318,8 @@ impl Parser<'_> {
     }
 
     fn mcp(&mut self, at: &At<'_>) -> Option<McpServer> {
-        let known = ["command", "environment", "inherit", "url", "headers_env", "timeout", "tools", "prefix"];
+        let known =
+            ["command", "environment", "inherit", "url", "headers_env", "timeout", "tools", "prefix", "confirm"];
         let fields = at.fields(&known, &mut self.problems)?;
         let timeout = self.timeout(&fields, MCP_TIMEOUT_SECONDS);
         let tools = fields.get("tools").map(|at| at.texts("tool", &mut self.problems).unwrap_or_default());
@@ -338,7 +340,7 @@ impl Parser<'_> {
                 return None;
             }
         };
-        Some(McpServer { transport, timeout, tools, prefix })
+        Some(McpServer { transport, timeout, tools, prefix, confirm: self.confirm(&fields) })
     }
 
     /// Refuses a key that says something of the other way to do it.
@@ -494,6 +496,20 @@ impl Parser<'_> {
             return None;
         }
         Some(value)
+    }
+
+    /// `confirm`: `true`, or a JSON Schema of arguments.
+    fn confirm(&mut self, fields: &Fields<'_>) -> Option<Confirm> {
+        let at = fields.get("confirm")?;
+        match at.node {
+            Node::Boolean(true) => Some(Confirm::Always),
+            Node::Boolean(false) => None,
+            Node::Object(_) => self.schema(&at).map(Confirm::When),
+            _ => {
+                at.expected("`true`, or a JSON Schema of the arguments that need a person", &mut self.problems);
+                None
+            }
+        }
     }
 
     fn timeout(&mut self, fields: &Fields<'_>, default_seconds: u64) -> Duration {

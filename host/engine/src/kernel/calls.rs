@@ -117,11 +117,13 @@ pub(crate) struct Begun {
     pub(crate) is_process: bool,
     /// True if the call waits for other calls of the session, so that it must not take a permit from one of them.
     pub(crate) is_free: bool,
+    /// True if the call may wait for a person, which does not count as the cell's time.
+    pub(crate) waits: bool,
 }
 
 impl From<CallFuture> for Begun {
     fn from(future: CallFuture) -> Begun {
-        Begun { future, kept: None, is_process: false, is_free: false }
+        Begun { future, kept: None, is_process: false, is_free: false, waits: false }
     }
 }
 

@@ -3,7 +3,7 @@
 use cellar_core::cell::CellId;
 use serde_json::{Map, Value};
 
-use super::Session;
+use super::{Session, waits::Wait};
 use crate::contract::bridge::{
     BridgeGrants, Call, CallError, CallFuture, ConnectorSpec, FetchFuture, FetchName, PackSpec, ToolsFuture, denied,
 };
@@ -20,6 +20,8 @@ pub struct Caller {
     /// Type of the agent that makes the run; `None` for a run of the session's owner, and for cells of an agent that were
     /// restored with an earlier state of the session.
     pub agent: Option<String>,
+    /// Wait for a person, of a call that [`Bridges::confirms`].
+    pub wait: Option<Wait>,
 }
 
 /// Answers calls. One value serves every session it is given to.
@@ -69,6 +71,12 @@ pub trait Bridges: Send + Sync {
     /// As [`Bridges::call`].
     fn fetch(&self, name: &FetchName, _arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
         Box::pin(std::future::ready(Err(no_fetch(name))))
+    }
+
+    /// Returns true if a call may wait for a person before it is carried out. That time does not count as the cell's, and
+    /// the [`Caller`] has a [`Wait`]. Asked at once, before the call.
+    fn confirms(&self, _call: &Call) -> bool {
+        false
     }
 
     /// Grants of this bridge, for the audit log.

@@ -45,11 +45,13 @@ pub enum Scope {
     Admin,
     /// Permission to read the metrics of all tenants.
     Metrics,
+    /// Permission to decide on calls that wait for a person.
+    Approve,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 4] = [Scope::Run, Scope::Read, Scope::Admin, Scope::Metrics];
+    pub const ALL: [Scope; 5] = [Scope::Run, Scope::Read, Scope::Admin, Scope::Metrics, Scope::Approve];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -58,6 +60,7 @@ impl Scope {
             Scope::Read => "read",
             Scope::Admin => "admin",
             Scope::Metrics => "metrics",
+            Scope::Approve => "approve",
         }
     }
 }

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 
-use super::{admin, calls, datasets, files, looks, runs, sessions, stdio, stores};
+use super::{admin, approvals, calls, datasets, files, looks, runs, sessions, stdio, stores};
 use crate::{
     access::Scope,
     http::{Call, names},
@@ -227,6 +227,17 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         (204, Content::Empty),
         handler!(calls::reply, session, call),
     ),
+    get("/v1/calls", "List calls that wait for a person", Content::Json("WaitingCalls"), handler!(approvals::list)),
+    Operation {
+        scope: Scope::Approve,
+        ..post(
+            "/v1/calls/{call}",
+            "Approve or reject a call that waits for a person",
+            Some(("Decision", r#"{"decision": "approve"}"#)),
+            (204, Content::Empty),
+            handler!(approvals::decide, call),
+        )
+    },
     post(
         "/v1/sessions/{session}/reset",
         "Give a session fresh kernels",

@@ -112,7 +112,12 @@ fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<(&'a Arc<Worker>
     let issued = bearer(headers).and_then(|text| Some((text.to_owned(), access.identity(text)?)));
     if let Some((text, identity)) = issued {
         let worker = workers.get(&identity.tenant)?;
-        let own = if identity.scopes.contains(&Scope::Run) { &worker.own.run } else { &worker.own.read };
+        let own = match (identity.scopes.contains(&Scope::Run), identity.scopes.contains(&Scope::Approve)) {
+            (true, false) => &worker.own.run,
+            (false, false) => &worker.own.read,
+            (true, true) => &worker.own.run_approve,
+            (false, true) => &worker.own.read_approve,
+        };
         // Whoever may do nothing there is refused here.
         let value = HeaderValue::from_str(&format!("Bearer {}", own.0)).ok();
         let value = value.filter(|_| identity.scopes.iter().any(|scope| matches!(scope, Scope::Run | Scope::Read)))?;

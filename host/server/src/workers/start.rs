@@ -104,6 +104,8 @@ impl Workers {
                 own: OwnTokens {
                     run: token(&[Scope::Run]),
                     read: token(&[Scope::Read]),
+                    run_approve: token(&[Scope::Run, Scope::Approve]),
+                    read_approve: token(&[Scope::Read, Scope::Approve]),
                     look: token(&[Scope::Read, Scope::Admin, Scope::Metrics]),
                 },
                 models: quotas,

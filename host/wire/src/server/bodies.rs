@@ -11,7 +11,8 @@ use super::{
     SnapshotJson, TEXT_BYTES_MAX, VariableJson,
 };
 use crate::{
-    DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine,
+    DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, WaitingCallsJson,
+    approval::DECISION,
     lineage::{self, PRODUCER, SEEN},
     object::{Kind, Member, Object, Text, member},
     request::{CELL_CODE, CELL_LANGUAGE, CELL_TIMEOUT, CELL_TITLE, CELLS, CELLS_OR_ONE},
@@ -231,7 +232,9 @@ pub fn server_schemas() -> Map<String, Value> {
         if for_write { settings.for_serialize() } else { settings.for_deserialize() }
     };
     let mut read: SchemaGenerator = settings(false).into_generator();
-    for body in [&NEW_SESSION, &SESSION_CHANGE, &NEW_RUN, &NEW_EVAL, &INPUT, &REPLY, &RESET, &FORK, &REWIND, &LOOK] {
+    for body in
+        [&NEW_SESSION, &SESSION_CHANGE, &NEW_RUN, &NEW_EVAL, &INPUT, &REPLY, &RESET, &FORK, &REWIND, &LOOK, &DECISION]
+    {
         let schema = body.schema(None, &mut read).into();
         read.definitions_mut().insert(body.name.to_owned(), schema);
     }
@@ -241,6 +244,7 @@ pub fn server_schemas() -> Map<String, Value> {
     written.subschema_for::<Datasets>();
     written.subschema_for::<DatasetVersions>();
     written.subschema_for::<Calls>();
+    written.subschema_for::<WaitingCallsJson>();
     written.subschema_for::<Variables>();
     written.subschema_for::<OriginsJson>();
     written.subschema_for::<Bundle>();

@@ -32,6 +32,7 @@ impl Parser<'_> {
             "model",
             "spawns",
             "depth",
+            "confirm",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let transport = match (fields.get("command"), fields.get("url")) {
@@ -56,6 +57,7 @@ impl Parser<'_> {
             description: self.text(&fields, "description").unwrap_or_default(),
             model: self.text(&fields, "model"),
             spawns: self.spawns(&fields),
+            confirm: self.confirm(&fields),
             depth: depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(AGENT_DEPTH_MAX),
             ..Agent::new(transport?)
         })

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
-use cellar_bridges::Connector;
+use cellar_bridges::{Confirm, Connector};
 use cellar_connectors::{
     Bounds, Comparison, ConnectorOptions, Connectors, CsvOptions, Database, FetchOptions, FileFormat, FilesFetch,
     FilesPlace, Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, Sheet, TableColumn,
 };
 use cellar_wire::{
-    check::{At, Fields},
+    check::{At, Fields, Problems},
     json::Node,
 };
 use serde_json::Value;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{Parser, TIMEOUT_SECONDS_MAX};
 
 /// Keys of every connector.
-const COMMON: [&str; 6] = ["kind", "description", "max_rows", "max_mib", "timeout", "concurrency"];
+const COMMON: [&str; 7] = ["kind", "description", "max_rows", "max_mib", "timeout", "concurrency", "confirm"];
 const KINDS: [&str; 7] = ["postgres", "mysql", "sqlite", "files", "http", "command", "mcp"];
 /// Keys of every fetch.
 const FETCH: [&str; 3] = ["description", "parameters", "columns"];
@@ -74,6 +74,18 @@ impl Parser<'_> {
             }
         }
         connectors
+    }
+
+    /// `confirm` of each connector that has it.
+    pub(super) fn confirmed_connectors(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Confirm> {
+        let entries = fields.get("connectors").and_then(|at| at.entries(&mut Problems::default()));
+        let mut confirmed = BTreeMap::new();
+        for (name, at) in entries.unwrap_or_default() {
+            // Its own problems were told when the connector was read.
+            let Some(fields) = at.fields(&COMMON, &mut Problems::default()) else { continue };
+            confirmed.extend(self.confirm(&fields).map(|confirm| (name.to_owned(), confirm)));
+        }
+        confirmed
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of connector")]

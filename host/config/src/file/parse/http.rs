@@ -42,7 +42,7 @@ impl Parser<'_> {
     }
 
     fn http_rule(&mut self, at: &At<'_>) -> Option<HttpRule> {
-        let known = ["host", "methods", "ports", "schemes", "paths", "headers_env", "private"];
+        let known = ["host", "methods", "ports", "schemes", "paths", "headers_env", "private", "confirm"];
         let fields = at.fields(&known, &mut self.problems)?;
         let expected = "the name of a host, `*.` and a name, or `*`";
         let host = fields.required("host", expected, &mut self.problems).and_then(|at| {
@@ -64,7 +64,8 @@ impl Parser<'_> {
         let ports = self.ports(&fields).unwrap_or(default.ports);
         let paths = self.paths(&fields);
         let private = fields.get("private").and_then(|at| at.boolean(&mut self.problems)).unwrap_or_default();
-        Some(HttpRule { host: host?, methods, ports, schemes, paths, headers, private })
+        let confirm = self.confirm(&fields);
+        Some(HttpRule { host: host?, methods, ports, schemes, paths, headers, private, confirm })
     }
 
     /// The list under the plural of `word`.

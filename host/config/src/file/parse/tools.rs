@@ -21,7 +21,7 @@ const OBJECT_NAMES: [&str; 8] = [
     "valueOf",
 ];
 /// Keys of a tool.
-pub(super) const TOOL_KEYS: [&str; 11] = [
+pub(super) const TOOL_KEYS: [&str; 12] = [
     "command",
     "component",
     "arguments",
@@ -33,6 +33,7 @@ pub(super) const TOOL_KEYS: [&str; 11] = [
     "environment",
     "inherit",
     "timeout",
+    "confirm",
 ];
 /// Seconds that a tool is given unless the file says more.
 const TIMEOUT_SECONDS: u64 = 60;
@@ -84,7 +85,7 @@ impl Parser<'_> {
                 None
             }
         };
-        Some(Tool { program: program?, description, schema })
+        Some(Tool { program: program?, description, schema, confirm: self.confirm(fields) })
     }
 
     fn component(&mut self, file: &At<'_>, fields: &Fields<'_>) -> Option<Component> {

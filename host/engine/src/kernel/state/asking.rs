@@ -162,7 +162,9 @@ impl StoreData {
         }
         self.binding.calls.count_from(number.saturating_add(1));
         let future = self.announce(cell, number, call).await?;
-        if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
+        if let (Some(Ok(begun)), Some(live)) = (&future, self.cells.get_mut(&cell))
+            && (bridge == Bridge::Input || begun.waits)
+        {
             live.asks.insert(number);
         }
         let from = CallOrigin { call: number, cell, bridge, size_bytes: size, is_unheard: self.is_looking || !is_told };
@@ -180,7 +182,7 @@ impl StoreData {
         if let Some(error) = self.binding.calls.refusal(from.size_bytes) {
             return self.binding.calls.refuse(from, error);
         }
-        let Begun { future, kept, is_process, is_free } = begun;
+        let Begun { future, kept, is_process, is_free, .. } = begun;
         let begun = Beginning { began: Instant::now(), kept, is_process };
         let job = self.binding.calls.job(self.depth_of(from.cell), is_free, future);
         match self.try_offhand(from.size_bytes, job).await {
@@ -265,25 +267,26 @@ impl StoreData {
         let CallOrigin { call, cell, bridge, size_bytes, .. } = from;
         let link = self.binding.link.clone();
         lock(&link.blocks).extend(Block::of(bridge, (cell, call)));
+        let asks_people = bridge == Bridge::Input || begun.waits;
         let job = self.binding.calls.job(self.depth_of(cell), begun.is_free, begun.future);
         let result = match self.try_offhand(size_bytes, job).await {
             Ok(result) => result,
-            Err(job) => self.wait_on(cell, bridge, job).await,
+            Err(job) => self.wait_on(cell, asks_people, job).await,
         };
         lock(&link.blocks).clear();
         result
     }
 
     /// Waits for a call that takes its time.
-    async fn wait_on(&mut self, cell: u32, bridge: Bridge, job: Job) -> CallResult {
+    async fn wait_on(&mut self, cell: u32, asks_people: bool, job: Job) -> CallResult {
         let began = Instant::now();
-        if bridge == Bridge::Input {
+        if asks_people {
             self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
         }
         let result = self.wait_for(cell, Calls::block_on(job)).await.unwrap_or_else(|| {
             Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"))
         });
-        if bridge == Bridge::Input {
+        if asks_people {
             self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
         }
         result

@@ -19,6 +19,7 @@ use crate::{
     session::{
         WeakSession,
         granted::{Bridges, Caller},
+        waits::Wait,
     },
 };
 
@@ -77,15 +78,19 @@ impl Answers for SessionBridges {
             call => call,
         };
         let agent = site.lineage.agent().map(str::to_owned);
-        let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent };
+        let wait = self.granted.confirms(&call).then(|| Wait::new(&session, &site, &call));
+        let waits = wait.is_some();
+        let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent, wait };
         if let Call::Fetch { name, arguments, refresh } = &call {
-            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, *refresh, caller));
+            let begun = session.call_fetch(&self.granted, &self.link, name.clone(), arguments, *refresh, caller);
+            return Ok(Begun { waits, ..begun });
         }
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
         let future = self.granted.call(call, caller);
-        Ok(match asked {
+        let begun = match asked {
             Some(asked) => session.keeping_output(asked, future),
             None => future.into(),
-        })
+        };
+        Ok(Begun { waits, is_free: begun.is_free || waits, ..begun })
     }
 }

@@ -90,7 +90,7 @@ impl Session {
             }
             Ok(response)
         });
-        Begun { future, kept: Some(kept), is_process: false, is_free: false }
+        Begun { kept: Some(kept), ..Begun::from(future as CallFuture) }
     }
 
     /// Answers a call of the tool.

@@ -256,7 +256,7 @@ impl Session {
         });
         let (sender, ended) = watch::channel(None);
         let agent = self.lineage.agent().map(str::to_owned);
-        let caller = Caller { session: fork, cell: site.cell, depth: site.depth, agent };
+        let caller = Caller { session: fork, cell: site.cell, depth: site.depth, agent, wait: None };
         let work = Work { job, caller, keeper: self.clone(), handle: handle.clone(), permit };
         let task = tokio::spawn(work.run(site.stop, sender)).abort_handle();
         let mut registry = lock(&self.inner.forks.0);
