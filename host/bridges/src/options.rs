@@ -122,7 +122,7 @@ pub struct Tool {
 pub enum Confirm {
     /// `true`: each.
     Always,
-    /// Those whose arguments fit this JSON Schema.
+    /// Schema of the arguments of calls that wait.
     When(serde_json::Value),
 }
 

@@ -95,7 +95,7 @@ pub struct DecisionEntry {
     pub cell: u32,
     /// Bridge of the call.
     pub bridge: String,
-    /// What was called.
+    /// Name of the callee.
     pub name: String,
     /// `approved`, `edited` or `rejected`.
     pub decision: String,

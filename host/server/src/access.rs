@@ -61,7 +61,7 @@ impl std::fmt::Debug for Grant {
 }
 
 impl Grant {
-    /// Whose authorisation it is, for the audit log.
+    /// Name of the credential, for the audit log.
     pub(crate) fn by(&self) -> String {
         match &self.credential {
             Credential::Token { id, .. } => format!("token:{id}"),

@@ -46,8 +46,8 @@ fn those_who_may_decide_do_and_others_may_not() {
         assert!(bad.status == 400 && bad.text().contains("$.decision"), "{}", bad.text());
         assert_eq!(ask(&decide, "POST", &place, body).status, 204);
         let lines = Answer::read(stream).lines();
-        let waits: Vec<&Value> = lines.iter().filter(|line| line["op"] == "call_waits").collect();
-        assert!(waits.len() == 1 && waits[0]["name"] == "add", "{lines:?}");
+        let waits: Vec<&Value> = lines.iter().filter(|line| line["status"]["op"] == "call_waits").collect();
+        assert!(waits.len() == 1 && waits[0]["status"]["name"] == "add", "{lines:?}");
         let told = lines.last().expect("a result").to_string();
         assert!(told.contains(expected), "{told}");
         assert_eq!(ask(&decide, "POST", &place, json!({"decision": "approve"})).status, 404, "it is over");

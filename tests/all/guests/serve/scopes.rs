@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{tenants::Tenants, *};
 
 /// Operations that a token may carry out that only looks. All others need more.
-const LOOKS: [(&str, &str); 31] = [
+const LOOKS: [(&str, &str); 32] = [
     ("GET", "/v1/sessions"),
     ("GET", "/v1/sessions/{session}"),
     ("GET", "/v1/sessions/{session}/calls"),
+    ("GET", "/v1/calls"),
     ("GET", "/v1/sessions/{session}/origins"),
     ("GET", "/v1/sessions/{session}/files/{path}"),
     ("GET", "/v1/runs/{run}"),
@@ -165,7 +166,7 @@ fn no_spelling_of_an_operation_gives_a_token_what_its_scope_does_not() {
         let mut weak = vec![("metrics", metrics.as_str()), ("none", "")];
         weak.extend((!is_look).then_some(("read", read.as_str())));
         weak.extend((!is_admin).then_some(("admin", admin.as_str())));
-        weak.extend(is_admin.then_some(("run", run.as_str())));
+        weak.extend((is_admin || path == "/v1/calls/{call}").then_some(("run", run.as_str())));
         let others = ["POST", "HEAD", "PUT", "DELETE", "PATCH"].map(|other| (other, at.clone()));
         let spelled = std::iter::once(at.clone()).chain(spellings(&at)).map(|path| (method.as_str(), path));
         for (method, path) in spelled.chain(others.into_iter().filter(|(other, _)| *other == "HEAD" && method == "GET"))
