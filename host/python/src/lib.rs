@@ -15,6 +15,7 @@ mod remote;
 mod replay;
 mod state;
 
+use cellar_embed::EmbedError;
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
 
 create_exception!(cellar, EngineError, PyException, "Refusal of the engine: its code, its message and a hint.");
@@ -22,6 +23,11 @@ create_exception!(cellar, EngineError, PyException, "Refusal of the engine: its 
 /// Turns an error into the exception that Python sees.
 fn refused(code: &str, error: &dyn std::error::Error) -> PyErr {
     EngineError::new_err((code.to_owned(), cellar_core::text::describe(error), None::<String>))
+}
+
+/// Turns a refusal into the exception that Python sees.
+fn embed_refused(EmbedError { code, message, hint }: EmbedError) -> PyErr {
+    EngineError::new_err((code, message, hint))
 }
 
 /// Refuses what was made before this process was forked: its threads are not here.

@@ -1,34 +1,18 @@
 //! Connections to a server: the same lines, each a message of a WebSocket.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cellar_hub::LineRead;
 use futures::{SinkExt, StreamExt};
-use http::{HeaderValue, StatusCode, header};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use tokio::runtime::Handle;
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{
-        Message,
-        handshake::{client::generate_key, derive_accept_key},
-        protocol::{Role, WebSocketConfig},
-    },
-};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
-    EngineError,
     connection::{Connection, Recipient, Told},
-    refused,
+    embed_refused,
 };
-
-/// The subprotocol.
-const PROTOCOL: &str = "cellar.v1";
-/// Bytes of a message of a server: the largest result, as JSON.
-const MESSAGE_BYTES_MAX: usize = 512 << 20;
-/// Timeout of opening a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Head of a line.
 #[derive(Deserialize)]
@@ -42,8 +26,7 @@ struct Head {
 /// # Errors
 /// The server cannot be reached, or refuses.
 pub(crate) fn connect(handle: &Handle, handler: Py<PyAny>, url: &str, token: &str) -> PyResult<Connection> {
-    let opening = async { tokio::time::timeout(CONNECT_TIMEOUT, open(url, token)).await };
-    let socket = handle.block_on(opening).map_err(|error| refused("connect", &error))??;
+    let socket = handle.block_on(cellar_embed::open_socket(url, token)).map_err(embed_refused)?;
     let (connection, router, mut requests) = Connection::new(handle.clone(), None, Arc::new(handler));
     handle.spawn(async move {
         let (mut sink, mut stream) = socket.split();
@@ -76,37 +59,4 @@ pub(crate) fn connect(handle: &Handle, handler: Py<PyAny>, url: &str, token: &st
         }
     });
     Ok(connection)
-}
-
-async fn open(url: &str, token: &str) -> PyResult<WebSocketStream<reqwest::Upgraded>> {
-    let failed = |error: reqwest::Error| refused("connect", &error);
-    let words = |code: &str, what: String| EngineError::new_err((code.to_owned(), what, None::<String>));
-    let builder = cellar_bridges::http_client(&[]).map_err(|what| words("connect", what))?;
-    let client = builder.http1_only().build().map_err(failed)?;
-    let key = generate_key();
-    let url = format!("{}/v1/stdio", url.trim_end_matches('/'));
-    let request = client
-        .get(url)
-        .bearer_auth(token)
-        .header(header::CONNECTION, "Upgrade")
-        .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_VERSION, "13")
-        .header(header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
-        .header(header::SEC_WEBSOCKET_KEY, &key);
-    let response = request.send().await.map_err(failed)?;
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let status = response.status();
-        let text = response.text().await.unwrap_or_default();
-        let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let detail = problem["detail"].as_str().map_or_else(|| format!("the server answered {status}"), str::to_owned);
-        return Err(words(problem["code"].as_str().unwrap_or("connect"), detail));
-    }
-    let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
-    if accepted != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
-        return Err(words("connect", "the server does not speak WebSocket".to_owned()));
-    }
-    let upgraded = response.upgrade().await.map_err(failed)?;
-    let config =
-        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
-    Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
 }
