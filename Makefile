@@ -37,7 +37,7 @@ UNITS := $(CARGO) nextest run --cargo-profile bench --locked --workspace --lib -
 .DEFAULT_GOAL := help
 .PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
-	install wheel dist clean prune
+	install wheel npm dist clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -180,7 +180,13 @@ wheel: guests ## Make the wheel of Python with both languages, for this machine,
 	@.ci/wheel target/release/libcellar_python.so "$$($(CELLAR) --version | cut -d ' ' -f 2)" target/wheel/tree target/wheel
 	@rm -rf target/wheel/tree && ls target/wheel
 
-dist: all-guests ## Make packages in target/dist: archives, wheels of Python, packages of Debian, an image of containers; CELLAR_SIGNING_KEY= signs them
+npm: guests ## Make the package of npm with both languages, for this machine, in target/npm
+	@rm -rf target/npm && mkdir -p target/npm
+	@.ci/install $(CELLAR) target/guests target/npm/tree "" javascript javascript-charts python
+	@.ci/npm target/release/libcellar_node.so "$$($(CELLAR) --version | cut -d ' ' -f 2)" target/npm/tree target/npm
+	@rm -rf target/npm/tree && ls target/npm
+
+dist: all-guests ## Make packages in target/dist: archives, wheels of Python, packages of npm and of Debian, an image of containers; CELLAR_SIGNING_KEY= signs them
 	@.ci/setup dist
 	@.ci/dist $(CELLAR) target/guests target/dist
 

@@ -28,6 +28,7 @@ mod many;
 mod mcp;
 mod memory;
 mod node;
+mod node_package;
 mod notebook;
 mod oracle;
 mod origins;
