@@ -55,8 +55,11 @@ sandboxed("results", {}, async (s) => {
 
 sandboxed("images", { language: "js" }, async (s) => {
   const svg = '<svg xmlns="http://www.w3.org/2000/svg" width="2" height="2"></svg>';
-  const r = await s.run(`display({ "image/svg+xml": ${JSON.stringify(svg)} }, { raw: true })`);
-  assert.deepEqual(r.images.map(({ mimeType }) => mimeType), r.error === null && r.images.length > 0 ? ["image/svg+xml"] : []);
+  // The command draws it, in a process of its own.
+  const r = await s.run(`display({ mimeBundle: { "image/svg+xml": ${JSON.stringify(svg)} } })`);
+  assert.deepEqual(r.images.map(({ mimeType }) => mimeType), ["image/png"]);
+  assert.equal(Buffer.from(r.images[0].data).toString("latin1", 1, 4), "PNG");
+  assert.deepEqual(r.toLlm().map(({ type }) => type), ["text", "image"]);
 });
 
 sandboxed("tools", {
@@ -427,7 +430,21 @@ test("threads of workers share the engine, and WebAssembly of the program goes o
     worker.on("error", reject);
   }));
   assert.deepEqual(await Promise.all(said), ["42", "42", "42"]);
+  // One that is ended while cells run, and a tool, leaves the engine to the others.
+  await writeFile(file, `
+    import { parentPort } from "node:worker_threads";
+    import { Sandbox } from "cellar-sandbox";
+    const s = await Sandbox.create({ tools: { wait: () => { parentPort.postMessage("called"); return new Promise(() => {}); } } });
+    s.run("tool.wait()");
+    for await (const event of s.stream("while True: print(1)"));
+  `);
+  const ended = new Worker(file);
+  await new Promise((resolve) => ended.once("message", resolve));
+  await ended.terminate();
   await rm(file);
+  const s = await Sandbox.create();
+  assert.equal((await s.run("6 * 7")).text, "42");
+  await s.close();
   // (module (memory 1) (func (export "f") (drop (i32.load (i32.const -4)))))
   const bytes = Uint8Array.from([
     0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 5, 3, 1, 0, 1, 7, 5, 1, 1, 102, 0, 0, 10, 10, 1, 8, 0, 65, 124, 40, 2, 0,
