@@ -5,7 +5,7 @@ use std::io::Read;
 use cellar_engine::{
     Event, EventKind, RunResult,
     artifacts::SessionArtifacts,
-    event::{background_lines, fork_lines},
+    event::{HostStatus, Scalar, background_lines, fork_lines},
     mime::MimeBundle,
     outcome::Failure,
     results::{OutputPolicy, View},
@@ -15,7 +15,7 @@ use crate::{
     notebook::Notebook,
     program::{Exit, exit_of, failed_command, status_of},
     render::{Transcript, image_line},
-    report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
+    report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE, print_progress},
     terminal::{self, Cleaner, Look, Transcribed},
 };
 use cellar_wire::{EventJson, OutputsJson, ResultJson};
@@ -119,6 +119,13 @@ impl Follower {
         if let Some(notebook) = &mut self.notebook {
             notebook.event(event);
         }
+        // Whoever reads the events sees it there.
+        if let EventKind::Status { op, fields, .. } = &event.kind
+            && op == HostStatus::CallWaits.as_str()
+            && !matches!(self.form, Form::Events)
+        {
+            print_progress(&waits(fields));
+        }
         match &mut self.form {
             Form::Transcript(transcript) => transcript.event(event),
             Form::Plain(plain) => plain.event(event),
@@ -151,6 +158,16 @@ impl Follower {
         }
         Ok(self.end)
     }
+}
+
+/// Line that says how to decide on a call that waits.
+fn waits(fields: &[(String, Scalar)]) -> String {
+    let text = |key: &str| match fields.iter().find(|(name, _)| name == key) {
+        Some((_, Scalar::Text(text))) => text.as_str(),
+        _ => "",
+    };
+    let (id, bridge, name) = (text("wait"), text("bridge"), text("name"));
+    format!("{bridge} `{name}` waits for approval: `cellar calls approve {id}`, or `reject`")
 }
 
 /// Writes data to standard output, which is no terminal, or is to get it as it is.

@@ -86,7 +86,9 @@ fn a_call_waits_until_somebody_approves_edits_or_rejects_it() {
         let shown = desk.calls(&["list"]).stdout;
         assert!(shown.contains(&id) && shown.contains("tool add"), "{shown}");
         assert_eq!(desk.calls(&["approve", &id]).code, 0);
-        assert_eq!(ended(child).1, "3\n");
+        let (_, output, told) = ended(child);
+        assert_eq!(output, "3\n");
+        assert!(told.contains(&format!("tool `add` waits for approval: `cellar calls approve {id}`")), "{told}");
         let child = desk.start(language, code, &[]);
         let (id, _) = desk.one();
         assert_eq!(desk.calls(&["approve", &id, "--arguments", "{\"a\": 40, \"b\": 2}", "--by", "ada"]).code, 0);
