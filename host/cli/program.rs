@@ -21,7 +21,7 @@ const COMMAND_FAILED: &str = "command_failed";
 /// Beginning of the message of a cell that ended itself with a status.
 const EXITED: &str = "the cell exited with status ";
 /// Endings that imports leave out.
-const ENDINGS: [&str; 8] = ["", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".json"];
+const ENDINGS: [&str; 10] = ["", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx", ".json"];
 
 /// The variable, `NAME=VALUE`, that gives a program its arguments, with its own name before them.
 pub(crate) fn arguments_variable(name: &str, arguments: &[String]) -> String {
@@ -44,6 +44,11 @@ pub(crate) fn exit_of(failure: &Failure) -> Option<Exit> {
         return None;
     }
     let number = failure.message.strip_prefix(EXITED).unwrap_or(&failure.message);
+    // A text that reads as a status comes in quotes.
+    let text = number.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    if let Some(text) = text.filter(|text| text.parse::<i64>().is_ok()) {
+        return Some(Exit::Message(text.to_owned()));
+    }
     // A shell sees the lowest eight bits.
     let status = number.parse::<i64>().ok().and_then(|status| u8::try_from(status & 0xff).ok());
     Some(status.map_or_else(|| Exit::Message(failure.message.clone()), Exit::Status))
@@ -131,6 +136,7 @@ mod tests {
         assert_eq!([status_of(&Outcome::Exited(5)), status_of(&Outcome::Exited(-1))], [Some(5), Some(255)]);
         assert_eq!(of(FailureKind::Raised, "SystemExit", "3"), Some(3));
         assert_eq!(of(FailureKind::Raised, "SystemExit", "bad"), Some(1));
+        assert_eq!(of(FailureKind::Raised, "SystemExit", "'3'"), Some(1));
         assert_eq!(of(FailureKind::Raised, "ValueError", "3"), Some(1));
         assert_eq!(of(FailureKind::Timeout, "CellTimeout", ""), Some(124));
         assert_eq!(of(FailureKind::Memory, "MemoryError", ""), Some(137));

@@ -1,8 +1,10 @@
 // TypeScript to JavaScript: what only TypeScript knows becomes blanks, so that every position stays what it was.
 //
 // Enums, namespaces and parameter properties become JavaScript on the lines where they stand. What else has no meaning without
-// TypeScript's compiler (decorators, `import x = require()`) is an error that says so.
+// TypeScript's compiler (decorators, `import x = require()`) is an error that says so. JSX becomes calls where it stands (jsx.js).
 import { parse } from "@babel/parser";
+
+const { JSX, factoryOf } = kit.library("jsx");
 
 // Nodes that are blank as a whole.
 const ERASED = new Set([
@@ -40,6 +42,8 @@ class Stripper {
     // Ranges to become blank, or another text; and single characters to put in: position, character.
     this.blanks = [];
     this.marks = [];
+    // What elements of JSX call; found when the first is met.
+    this.jsx = undefined;
   }
 
   unsupported(node, what) {
@@ -107,7 +111,8 @@ class Stripper {
 
   // Walks with a stack of its own: source may be nested deeply.
   strip(program) {
-    const stack = [program];
+    this.program = program;
+    const stack = (this.stack = [program]);
     while (stack.length > 0) {
       const node = stack.pop();
       if (Array.isArray(node)) {
@@ -388,6 +393,12 @@ class Stripper {
     this.unsupported(node, "accessor properties are");
   }
 
+  // ---- JSX
+
+  factory() {
+    return (this.jsx ??= factoryOf(this.source, this.program));
+  }
+
   // ---- The result
 
   result() {
@@ -415,6 +426,8 @@ class Stripper {
   }
 }
 
+Object.assign(Stripper.prototype, JSX);
+
 // Names that no constant can have.
 const RESERVED = /^(?:arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null|package|private|protected|public|return|static|super|switch|this|throw|true|try|typeof|var|void|while|with|yield)$/;
 
@@ -431,14 +444,28 @@ const OPTIONS = {
   allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowUndeclaredExports: true, createParenthesizedExpressions: true,
 };
 
-// JavaScript of a TypeScript source, without its exports when these mean nothing. Throws a SyntaxError whose stack names the
-// place.
-export function strip(source, file, { exports = true } = {}) {
-  let tree;
+function parsed(source, jsx) {
+  const plugins = jsx ? [...OPTIONS.plugins, "jsx"] : OPTIONS.plugins;
   try {
-    tree = parse(source, OPTIONS);
+    return { tree: parse(source, { ...OPTIONS, plugins }) };
   } catch (error) {
     if (error.loc === undefined) throw error;
+    return { error };
+  }
+}
+
+// JavaScript of a source of TypeScript, JSX or both, without its exports when these mean nothing. Throws a SyntaxError whose
+// stack names the place. A cell, which has no ending, has JSX when it cannot be read without.
+export function strip(source, file, { exports = true } = {}) {
+  const isCell = !exports;
+  let { tree, error } = parsed(source, !isCell && /\.[jt]sx$/.test(file));
+  if (tree === undefined && isCell && /<[\p{ID_Start}$_>]/u.test(source)) {
+    const other = parsed(source, true);
+    tree = other.tree;
+    // What has an end tag is no comparison.
+    if (other.error !== undefined && (other.error.pos > error.pos || /<\/[\w$.:-]*>|\/>/.test(source))) error = other.error;
+  }
+  if (tree === undefined) {
     const clean = new SyntaxError(error.message.replace(/ \(\d+:\d+\)$/, ""));
     clean.stack = `SyntaxError: ${clean.message}\n    at ${file}:${error.loc.line}:${error.loc.column + 1}`;
     throw clean;

@@ -8,7 +8,7 @@
   const { folderOf, isInstalled } = kit.paths;
   const SOURCE_BYTES_MAX = 32 << 20;
   const MODULES_MAX = 50000;
-  const TYPESCRIPT = /\.[cm]?ts$/;
+  const TYPESCRIPT = /\.(?:[cm]?ts|[jt]sx)$/;
   const NO_EXPORT = /^The requested module '(.*)' does not provide an export named '(.*)'$/;
 
   // Everything loaded, by path and query, `data:` URL, or `node:` name. A record is
@@ -122,9 +122,9 @@
     if (extension === ".mjs" || extension === ".mts") return "module";
     if (extension === ".cjs" || extension === ".cts") return "commonjs";
     if (extension === ".json") return "json";
-    const known = extension === ".js" || extension === ".ts" || extension === "";
+    const known = ["", ".js", ".ts", ".jsx", ".tsx"].includes(extension);
     if (extension === ".node" || extension === ".wasm" || (!known && !required)) {
-      throw kit.coded("ERR_UNKNOWN_FILE_EXTENSION", `Unknown file extension "${extension}" for ${path}. Known are .js, .mjs, .cjs, .json, .ts, .mts, .cts`, TypeError);
+      throw kit.coded("ERR_UNKNOWN_FILE_EXTENSION", `Unknown file extension "${extension}" for ${path}. Known are .js, .mjs, .cjs, .json, .ts, .mts, .cts, .jsx, .tsx`, TypeError);
     }
     const type = kit.packageOf(path)?.content.type;
     return type === "module" ? "module" : type === "commonjs" || !known ? "commonjs" : "either";

@@ -10,7 +10,7 @@
   const PACKAGE_BYTES_MAX = 4 << 20;
   const PATTERN_TARGETS_MAX = 1000;
   // What is tried when a name has no extension: by `require` in fact, by `import` for its message.
-  const EXTENSIONS = [".js", ".json", ".cjs", ".mjs", ".ts", ".cts", ".mts"];
+  const EXTENSIONS = [".js", ".json", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".jsx"];
   const IMPORT_CONDITIONS = new Set(["node", "import", "module-sync", "default"]);
   const REQUIRE_CONDITIONS = new Set(["node", "require", "module-sync", "default"]);
 
@@ -303,8 +303,8 @@
   // What a path that is not there may have meant.
   function hintFor(path, folder) {
     const candidates = EXTENSIONS.map((end) => path + end);
-    const stem = path.replace(/\.[cm]?js$/, "");
-    if (stem !== path) candidates.push(...[".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json"].map((end) => stem + end));
+    const stem = path.replace(/\.(?:[cm]?js|jsx)$/, "");
+    if (stem !== path) candidates.push(...[".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json"].map((end) => stem + end));
     candidates.push(...EXTENSIONS.map((end) => `${path}/index${end}`));
     const found = candidates.find((file) => host.probe(file) === FILE);
     if (found === undefined) return "";

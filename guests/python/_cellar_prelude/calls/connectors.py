@@ -104,6 +104,12 @@ class Fetch(Granted):
     def _finish(self, _tag, table):
         return _makers[0](columnar.Lent(*table))
 
+    def _fail(self, call_error):
+        failure = super()._fail(call_error)
+        # What is wrong is in the source or in the arguments, which the message tells.
+        failure.without_frames = True
+        return failure
+
     def spec(self):
         """What it gives, its parameters and its columns."""
         connector, _, name = self.__name__.partition(".")

@@ -53,3 +53,9 @@ def list_datasets(name=None, /):
     if name is not None:
         check("list_datasets", name, None)
     return bridges.from_json(ask(_cellar.TABLES_LIST, name))
+
+
+for _function in (load_dataset, list_datasets):
+    # Pools send it to their processes by its name, where all cells have it.
+    _function.__module__ = "builtins"
+    setattr(builtins, _function.__name__, _function)

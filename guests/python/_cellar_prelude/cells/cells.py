@@ -233,10 +233,19 @@ def _outcome(cell, error):
         code = SystemExit.code.__get__(error)
         if code is None or (type(code) in (int, bool) and (not code or type(error) is ProcessEnded)):
             return int(code or 0)
-    elif not isinstance(error, (MemoryError, RecursionError, KeyboardInterrupt, magics.UsageError)):
+        if type(code) is bool:
+            code = int(code)
+        # A text that reads as a status is told in quotes: it is none.
+        shown = repr(code) if type(code) is int or (type(code) is str and _STATUS.fullmatch(code)) else None
+        return faults.describe(error, file_name(cell), shown)
+    if not isinstance(error, (MemoryError, RecursionError, KeyboardInterrupt, magics.UsageError)):
         # What is left of a failure that is none of the cell's own doing would hold what it has used.
         sys.last_type, sys.last_value, sys.last_exc, sys.last_traceback = type(error), error, error, error.__traceback__
     return faults.describe(error, file_name(cell))
+
+
+# A status of `sys.exit`, written out.
+_STATUS = re.compile(r"[+-]?[0-9]+")
 
 
 def _in_cell(cell, function, *args):

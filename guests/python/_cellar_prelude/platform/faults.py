@@ -167,6 +167,8 @@ def format_exception(error):
         for each, trace, cause, context, suppressed in before:
             each.__traceback__, each.__cause__, each.__context__ = trace, cause, context
             each.__suppress_context__ = suppressed
+    if getattr(error, "without_frames", False) is True:
+        described.stack = None
     _tidy(described, set())
     return _shorten("".join(described.format()).rstrip("\n"))
 
@@ -295,8 +297,10 @@ def _message(error):
     return _shorten(text)
 
 
-def describe(error, filename):
-    """The failure record of a cell: (kind, reason, name, message, line, column, snippet, pointer, traceback)."""
+def describe(error, filename, message=None):
+    """The failure record of a cell: (kind, reason, name, message, line, column, snippet, pointer, traceback).
+
+    `message` stands for what the error says of itself."""
     if isinstance(error, (MemoryError, RecursionError)):
         _cellar.release_reserve()
     while isinstance(error, MemoryError) and isinstance(error.__context__, MemoryError) and not error.__traceback__:
@@ -312,7 +316,7 @@ def describe(error, filename):
             place, text = _tell(error, filename)
         except Exception:  # noqa: BLE001 - better a poor record than none
             place, text = (None, None, None, None), type(error).__name__
-    return (kind, reason, type(error).__name__, _message(error), *place, text)
+    return (kind, reason, type(error).__name__, message or _message(error), *place, text)
 
 
 def _tell(error, filename):
