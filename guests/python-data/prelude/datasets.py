@@ -3,6 +3,8 @@
 The host has the rows. What passes are columns, in temporary files of the session, as with files of tables.
 """
 
+import builtins
+
 import _cellar
 from _cellar_prelude.calls import bridges, published
 from _cellar_prelude.calls.published import LoadDatasetError, PublishDatasetError, list_datasets
@@ -42,3 +44,9 @@ def publish_dataset(name, frame, /):
             return version
         except OSError as error:
             raise PublishDatasetError(str(error)) from None
+
+
+for _function in (load_dataset, publish_dataset):
+    # Pools send it to their processes by its name, where all cells have it.
+    _function.__module__ = "builtins"
+    setattr(builtins, _function.__name__, _function)

@@ -9,6 +9,7 @@ import types
 import zipfile
 from xml.etree import ElementTree
 
+from _cellar_prelude import aes
 from _cellar_prelude.platform import absent
 
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -24,7 +25,8 @@ logging.getLogger("pypdf").setLevel(logging.CRITICAL)
 
 
 def begin():
-    """Offers pypdf by the name that it had before."""
+    """Offers pypdf by the name that it had before, and gives it AES."""
+    aes.begin()
     absent.offer("PyPDF2", _older)
     absent.offer("PyPDF2.errors", _older)
 
