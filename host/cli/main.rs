@@ -24,6 +24,7 @@ mod run;
 mod serve;
 mod sessions;
 mod setup;
+mod signals;
 mod socket;
 mod source;
 mod stdio;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
             error.exit_code()
         }
     };
+    signals::die(code);
     ExitCode::from(code)
 }
 

@@ -20,8 +20,9 @@ use crate::{
     output::print,
     render::{Options, Transcript},
     report::{CliError, EXIT_COMPLETE, print_error, print_progress},
-    run::{Interrupts, next_event},
+    run::next_event,
     setup,
+    signals::Interrupts,
     terminal::{Look, Transcribed, char_width, escaped, padded, width},
 };
 use editor::Editor;

@@ -1,6 +1,6 @@
 //! `cellar run` and `cellar eval`: run cells and follow them to their end.
 
-use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use cellar_bridges::SOCKET_VARIABLE;
 use cellar_config::{Overrides, SessionRequest};
@@ -11,10 +11,7 @@ use cellar_engine::{
     results::{OutputPolicy, View},
 };
 use cellar_hub::{Delivery, Reader, RunHandle};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader, Split, Stdin},
-    signal::unix::{Signal, SignalKind, signal},
-};
+use tokio::io::{AsyncBufReadExt, BufReader, Split, Stdin};
 
 use crate::{
     args::{EvalArguments, Folders, GuestCode, OutputArguments, PlaceArguments, RunArguments},
@@ -25,14 +22,11 @@ use crate::{
     render::{Options, Transcript},
     report::{CliError, print_hint, print_progress},
     setup,
+    signals::Interrupts,
     socket::RemoteRun,
     source::{self, Source},
     terminal::{Cleaner, Look, Transcribed, write_stderr},
 };
-
-/// Exit codes that shells report of commands that SIGINT and SIGTERM have ended.
-const EXIT_INTERRUPTED: u8 = 130;
-const EXIT_TERMINATED: u8 = 143;
 
 /// Runs the cells of a file.
 ///
@@ -364,29 +358,6 @@ impl Asked {
         if let Err(error) = passed {
             // The cell has ended, or has waited too long.
             tracing::debug!(%error, "an answer came too late");
-        }
-    }
-}
-
-/// Signals that ask the process to stop: Ctrl-C (SIGINT), and SIGTERM.
-pub(crate) struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Interrupts {
-    pub(crate) fn listen() -> io::Result<Interrupts> {
-        Ok(Interrupts { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    /// Waits for a signal, and returns the exit code that shells report of it.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => EXIT_INTERRUPTED,
-            _ = self.terminate.recv() => EXIT_TERMINATED,
         }
     }
 }

@@ -10,7 +10,6 @@ use cellar_wire::{Caller, Open, REQUEST_BYTES_MAX, Refusal};
 use futures::{Stream, future::BoxFuture, stream};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt},
-    signal::unix::{SignalKind, signal},
     sync::mpsc,
     task::JoinError,
 };
@@ -20,6 +19,7 @@ use crate::{
     report::{CliError, EXIT_COMPLETE, print_progress},
     sessions::{read_snapshot, write_snapshot},
     setup,
+    signals::Interrupts,
     socket::SessionDoors,
     terminal::{Input, Output},
 };
@@ -32,9 +32,6 @@ const SESSIONS_MAX: usize = 4_096;
 const WRITE_BYTES: usize = 64 << 10;
 /// Lines that are taken from the queue at once.
 const LINES_AT_ONCE_MAX: usize = 64;
-
-/// Exit code that shells report of a command that was interrupted.
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// Serves standard input and output.
 ///
@@ -59,8 +56,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let (lines, queue) = Lines::new(Starter(hub), Caller::Trusted, LINES_KIB_MAX);
     let input = Input::open().map_err(|source| CliError::Read { path: "-".into(), source })?;
     let output = Output::open().map_err(CliError::Output)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Start)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Start)?;
+    let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
     // Each is a task, so that a request, its cell and the answer follow one another on one thread.
     let mut writer = tokio::spawn(write_lines(queue, output));
     let served = tokio::spawn(lines.serve(read(input)));
@@ -70,8 +66,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
             served.map_err(|source| CliError::Read { path: "-".into(), source })?;
         }
         written = &mut writer => return ended(written),
-        _ = interrupt.recv() => return Ok(EXIT_INTERRUPTED),
-        _ = terminate.recv() => return Ok(EXIT_INTERRUPTED),
+        code = interrupts.next() => return Ok(code),
     }
     ended(writer.await)
 }

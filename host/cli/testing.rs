@@ -20,8 +20,9 @@ use crate::{
     output,
     program::arguments_variable,
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE, EXIT_USAGE},
-    run::{Interrupts, next_event},
+    run::next_event,
     setup,
+    signals::Interrupts,
 };
 use files::{TestFile, find};
 

@@ -4,8 +4,9 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::support::{cellar_with_guests, root, run, run_with_input};
@@ -116,14 +117,40 @@ fn arguments_are_those_of_this_run_in_a_session_that_is_kept() {
 fn signals_end_a_program_with_their_status() {
     let folder = folder();
     fs::write(folder.path().join("begun.py"), "print('begun', flush=True)\nwhile True: pass\n").expect("written");
-    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut child = command(folder.path(), "cellar run begun.py --timeout 600").spawn().expect("cellar starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
         lines.find(|line| line == "begun").expect("the program runs");
         let killed = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(killed.expect("kill runs").success());
-        assert_eq!(child.wait().expect("ended").code(), Some(status), "{signal}");
+        assert_eq!(child.wait().expect("ended").signal(), Some(number), "{signal}");
     }
+}
+
+#[test]
+fn a_signal_ends_the_loop_of_a_shell_and_an_exit_code_does_not() {
+    let folder = folder();
+    let program =
+        "import sys\nprint('begun', flush=True)\nif sys.argv[1] == 'loops':\n    while True: pass\nsys.exit(130)\n";
+    fs::write(folder.path().join("begun.py"), program).expect("written");
+    let cellar = env!("CARGO_BIN_EXE_cellar");
+    let looped =
+        |how: &str| format!("for n in 1 2; do '{cellar}' run begun.py {how} --timeout 600; echo \"ended $?\"; done");
+    let shell = |script: &str| {
+        let mut bash = Command::new("setsid");
+        bash.args(["bash", "-c", script]).current_dir(folder.path()).stdout(Stdio::piped());
+        bash.env("CELLAR_GUESTS", root().join("target/guests")).env("CELLAR_STORE", folder.path().join("store"));
+        bash
+    };
+    assert_eq!(run(&mut shell(&looped("ends"))).stdout, "begun\nended 130\nbegun\nended 130\n");
+    let mut child = shell(&looped("loops")).spawn().expect("bash starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("begun"));
+    // As a terminal does: the whole group.
+    let killed = Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status();
+    assert!(killed.expect("kill runs").success());
+    assert_eq!(lines.next(), None, "the loop went on");
+    assert_eq!(child.wait().expect("ended").signal(), Some(2));
 }
 
 #[test]
