@@ -1,10 +1,13 @@
 //! `cellar doctor`: what is installed, what is in force, what is missing.
 
+mod server;
+
 use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Llm, Options, Program, Tool, check_component, keep_compiled_in};
 use cellar_connectors::ObjectsOptions;
+use cellar_core::files::exposed_above;
 use cellar_engine::{
     GuestName, HostConfig,
     artifacts::{ArtifactQuota, RemoteStore},
@@ -23,9 +26,8 @@ use crate::{
     setup,
     terminal::{Look, escaped},
 };
-use cellar_config::{Config, Isolate, ObjectRemote, Overrides};
+use cellar_config::{Config, Isolate, ObjectRemote};
 use cellar_secrets::{is_too_short, learn_named};
-use cellar_server::{ServeError, ServerConfig};
 use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 
 const HEADER: Style = Style::new().bold();
@@ -42,7 +44,7 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let host = setup::host_config(folders, config.host.stops)?;
     keep_compiled_in(host.cache.join("tools"));
     let mut report = report(&host, arguments.config.as_deref(), &config);
-    check_server(&mut report, folders, arguments.config.as_deref());
+    server::check(&mut report, folders, arguments.config.as_deref());
     check_packages(&mut report, arguments.package_store.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
     ask_remote(&mut report, config.artifacts.remote).await;
@@ -83,6 +85,12 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         stops: config.host.stops.name(),
     };
     let isolation = isolation(config.server.isolate, &mut problems);
+    let exposed = [Some(host.cache.as_path()), path].into_iter().flatten();
+    problems.extend(exposed.filter_map(|path| {
+        let folder = exposed_above(path).ok()??;
+        let (path, folder) = (path.display(), folder.display());
+        Some(format!("all users of this machine may put something else in the place of `{path}`: `chmod o-w {folder}`"))
+    }));
     let config = config_json(path, config);
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
@@ -100,6 +108,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         config,
         host: host_json,
         isolation,
+        server: None,
         machine,
         problems,
     }
@@ -111,18 +120,6 @@ fn is_needed(guest: &str, config: &Config) -> bool {
         Some(GuestName::PythonData) => config.session.guests.contains(&GuestName::PythonData),
         Some(GuestName::JavaScriptCharts) => config.session.charts.unwrap_or(true),
         _ => true,
-    }
-}
-
-/// Adds what would keep `cellar serve` from starting with the file: what is wrong with its tenants and their own files.
-fn check_server(report: &mut DoctorJson, folders: &Folders, config: Option<&Path>) {
-    let Some(config) = config else { return };
-    let overrides = Overrides { config: Some(config.to_owned()), ..Overrides::default() };
-    let server = ServerConfig::new(&folders.into(), &overrides, |_| {}).map_err(ServeError::from);
-    if let Err(error) = server.and_then(|(server, _)| server.check()) {
-        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
-        report.problems.push(format!("`cellar serve` would not start: {message}"));
     }
 }
 
@@ -362,6 +359,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
     };
     lines.item("awake kernels", &format!("{} at a time, {reason}", host.kernels));
     lines.item("stops", host.stops);
+    server::lines(&mut lines, report.server.as_ref());
     let machine = &report.machine;
     lines.header("machine");
     lines

@@ -20,6 +20,7 @@ use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, Language,
     artifacts::ArtifactQuota,
+    audit::AuditBounds,
     config::{KernelMode, Seed, Stops},
     files::Mount,
     limits::{INPUT_IDLE_TIMEOUT, LimitSettings},
@@ -302,6 +303,8 @@ pub struct AuditTable {
     pub sync: bool,
     /// `tenant`: for whom these sessions run, to be named in every line.
     pub tenant: Option<String>,
+    /// `file_mib` and `kept`: how large a file becomes before another is begun, and how many older ones stay.
+    pub bounds: AuditBounds,
 }
 
 /// Limits of a process that serves sessions.
@@ -382,7 +385,13 @@ impl Grants for Config {
 /// largest file.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    cellar_core::files::open_input(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let file = cellar_core::files::open_input(path)?;
+    // THREAT: T18
+    if cellar_core::files::is_writable_by_all(&file)? {
+        let message = "all users of this machine may write to it, and so grant what they like: `chmod o-w` it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("it has more than {} MiB", FILE_BYTES_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

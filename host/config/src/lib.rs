@@ -342,7 +342,8 @@ fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, Setu
 fn audit(flag: Option<&Path>, table: Option<AuditTable>) -> Result<Option<Audit>, SetupError> {
     let (sync, tenant) = table.as_ref().map_or((false, None), |table| (table.sync, table.tenant.clone()));
     let Some(path) = flag.or(table.as_ref().map(|table| table.file.as_path())) else { return Ok(None) };
-    let mut audit = Audit::to(AuditFile::open(path, sync)?);
+    let bounds = table.as_ref().map(|table| table.bounds).unwrap_or_default();
+    let mut audit = Audit::to(AuditFile::open(path, sync)?.with_bounds(bounds));
     audit.actor = Some(user());
     audit.tenant = tenant;
     Ok(Some(audit))

@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions, Permissions},
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// `O_NONBLOCK` of Linux: opening a pipe does not wait for its other end.
@@ -83,6 +83,34 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Write permission of everybody, and the bit by which each may still rename and remove their own files only.
+const WRITABLE_BY_ALL: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Returns true if every user of the machine may write to a file that is open.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn is_writable_by_all(file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    Ok(found.is_file() && found.permissions().mode() & WRITABLE_BY_ALL != 0)
+}
+
+/// A folder above `path` in which every user of the machine may put something else in its place, if there is one. Blocks.
+///
+/// # Errors
+/// The path leads nowhere.
+pub fn exposed_above(path: &Path) -> io::Result<Option<PathBuf>> {
+    let path = path.canonicalize()?;
+    for folder in path.ancestors().skip(1) {
+        let mode = folder.symlink_metadata()?.permissions().mode();
+        if mode & WRITABLE_BY_ALL != 0 && mode & STICKY == 0 {
+            return Ok(Some(folder.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -103,6 +131,21 @@ mod tests {
         replace(&folder.path().join("none/kept"), b"").expect_err("no folder");
         let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").collect();
         assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn folders_in_which_all_may_replace_a_file_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (open, inner) = (folder.path().join("open"), folder.path().join("open/inner"));
+        fs::create_dir_all(&inner).expect("folders");
+        let set = |mode| fs::set_permissions(&open, Permissions::from_mode(mode)).expect("set");
+        for (mode, expected) in [(0o755, false), (0o777, true), (0o1777, false), (0o702, true), (0o770, false)] {
+            set(mode);
+            let found = exposed_above(&inner).expect("it is there");
+            assert_eq!(found.as_deref(), expected.then_some(open.canonicalize().expect("there").as_path()), "{mode:o}");
+        }
+        set(0o755);
+        assert!(exposed_above(&open.join("none")).is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::contract::bridge::{CallResult, Response};
 mod file;
 mod open;
 
-pub use file::AuditFile;
+pub use file::{AuditBounds, AuditFile};
 pub(crate) use open::{CalledAs, OpenCalls};
 
 pub use cellar_core::audit::{

@@ -11,6 +11,7 @@ mod lasting;
 mod listen;
 pub(crate) mod metrics;
 mod shares;
+mod stalls;
 mod state;
 mod traces;
 pub(crate) mod websocket;

@@ -22,6 +22,8 @@ pub struct DoctorJson {
     pub host: HostJson,
     /// How `cellar serve` would be confined, in words.
     pub isolation: String,
+    /// Server that the file describes.
+    pub server: Option<ServerJson>,
     pub machine: MachineJson,
     /// What is needed and missing, each with its remedy.
     pub problems: Vec<String>,
@@ -94,6 +96,39 @@ pub struct HostJson {
     pub is_set: bool,
     /// How guests are stopped: `epochs` or `safepoints`.
     pub stops: &'static str,
+}
+
+/// What `cellar serve` serves.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerJson {
+    /// Address and port.
+    pub listen: String,
+    /// Connections that may be open.
+    pub connections: usize,
+    /// Seconds that runs may take to end when it is told to stop.
+    pub drain_seconds: u64,
+    /// Whether tokens of an authorization server are taken as well.
+    pub has_authorization_server: bool,
+    pub tenants: Vec<TenantJson>,
+}
+
+/// A tenant and its limits; those that are absent are not counted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantJson {
+    pub name: String,
+    pub store: PathBuf,
+    /// Sessions that may be open.
+    pub sessions: usize,
+    /// Runs that may be under way.
+    pub runs: usize,
+    pub weight: u32,
+    pub requests_per_second: Option<u64>,
+    pub cpu_seconds_per_day: Option<u64>,
+    pub model_tokens_per_day: Option<u64>,
+    pub memory_mib: Option<u64>,
+    pub disk_mib: Option<u64>,
 }
 
 /// The audit log.

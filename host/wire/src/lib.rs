@@ -28,7 +28,9 @@ mod stdio;
 
 pub use approval::{Decision, DecisionOutcome, WaitingCallJson, WaitingCallsJson};
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
-pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
+pub use doctor::{
+    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson, ServerJson, TenantJson,
+};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_output_schema, mcp_schema};

@@ -17,6 +17,7 @@ use std::{
 use cellar_bridges::{Command, Confirm, Llm, McpServer, McpTransport, Options, Schema, Spawns, TIERS};
 use cellar_engine::{
     GuestName, Language,
+    audit::AuditBounds,
     config::{KernelMode, Seed, Stops},
     files::{Access, Mount},
     limits::{INPUT_IDLE_TIMEOUT_MAX, LIMITS, LimitSettings},
@@ -37,6 +38,9 @@ const REMOTE: [&str; 2] = ["remote", "remote_options"];
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// Kernels that a host may be given room for.
 const KERNELS_MAX: u64 = 2_048;
+/// MiB of a file of the audit log, and files of it besides the one that is written to.
+const AUDIT_MIB_MAX: u64 = 1_048_576;
+const AUDIT_KEPT_MAX: u64 = 1_000;
 /// Seconds that an MCP server, and each of its calls, is given unless the file says more.
 const MCP_TIMEOUT_SECONDS: u64 = 60;
 
@@ -170,12 +174,19 @@ impl Parser<'_> {
     }
 
     fn audit(&mut self, at: &At<'_>) -> Option<AuditTable> {
-        let fields = at.fields(&["file", "sync", "tenant"], &mut self.problems)?;
+        let fields = at.fields(&["file", "sync", "tenant", "file_mib", "kept"], &mut self.problems)?;
         let file = fields.required("file", "a file to write to", &mut self.problems);
         let file = file.and_then(|at| at.filled_text(&mut self.problems));
         let sync = fields.get("sync").and_then(|at| at.boolean(&mut self.problems)).unwrap_or_default();
         let tenant = fields.get("tenant").and_then(|at| at.filled_text(&mut self.problems)).map(str::to_owned);
-        Some(AuditTable { file: self.path(file?), sync, tenant })
+        let usual = AuditBounds::default();
+        let mib = fields.get("file_mib").and_then(|at| at.integer(1..=AUDIT_MIB_MAX, &mut self.problems));
+        let kept = fields.get("kept").and_then(|at| at.integer(0..=AUDIT_KEPT_MAX, &mut self.problems));
+        let bounds = AuditBounds {
+            bytes_max: mib.map_or(usual.bytes_max, |mib| mib << 20),
+            kept_max: kept.and_then(|kept| u32::try_from(kept).ok()).unwrap_or(usual.kept_max),
+        };
+        Some(AuditTable { file: self.path(file?), sync, tenant, bounds })
     }
 
     fn session(&mut self, at: &At<'_>) -> Option<(SessionTable, Spawns)> {

@@ -404,3 +404,30 @@ fn languages_are_turned_off_by_naming_the_others() {
         ["session.languages: expected `python` or `javascript`, found an array"]
     );
 }
+
+#[test]
+fn a_configuration_that_all_may_write_is_refused() {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cellar.toml");
+    std::fs::write(&path, "[limits]\ntimeout = 5\n").expect("written");
+    for (mode, is_taken) in [(0o600, true), (0o644, true), (0o664, true), (0o646, false), (0o666, false)] {
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
+        assert_eq!(Config::load(&path).is_ok(), is_taken, "{mode:o}");
+    }
+}
+
+#[test]
+fn the_audit_log_has_bounds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cellar.toml");
+    let bounds = |more: &str| {
+        std::fs::write(&path, format!("[audit]\nfile = \"a.jsonl\"\n{more}")).expect("written");
+        Config::load(&path).map(|config| config.audit.map(|audit| audit.bounds))
+    };
+    let of = |bytes_max, kept_max| Some(AuditBounds { bytes_max, kept_max });
+    assert_eq!(bounds("").expect("valid"), of(256 << 20, 15));
+    assert_eq!(bounds("file_mib = 2\nkept = 0\n").expect("valid"), of(2 << 20, 0));
+    assert!(bounds("file_mib = 0\n").is_err() && bounds("kept = 1001\n").is_err());
+}

@@ -20,6 +20,7 @@ use super::{
     Respond, State, Traces,
     body::{Accompanied, Companion, Unwanted},
     connections::{Connection, Connections, UnderWay},
+    stalls::{STALLED, Stalls},
     traces::Seen,
 };
 
@@ -133,11 +134,20 @@ async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStrea
         _ => return,
     };
     let is_over = listening.state.lifecycle.ended();
+    let stalls = Stalls::new(STALLED);
     let service = {
-        let connection = connection.clone();
+        let (connection, stalls) = (connection.clone(), stalls.clone());
         service_fn(move |request: Request<Incoming>| {
             let under_way = connection.begin();
-            answer(listening.clone(), server.clone(), (connection.clone(), under_way), request)
+            let stalls = (request.version() == Version::HTTP_2).then(|| stalls.clone());
+            let answered = answer(listening.clone(), server.clone(), (connection.clone(), under_way), request);
+            async {
+                let answered = answered.await?;
+                Ok::<_, Infallible>(match stalls {
+                    Some(stalls) => answered.map(|body| Body::new(stalls.watch(body))),
+                    None => answered,
+                })
+            }
         })
     };
     let ended = if is_second {
@@ -156,7 +166,12 @@ async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStrea
                 () = connection.idle_for(IDLE_TIMEOUT) => {}
             }
         };
-        ended(served, done, |served| served.graceful_shutdown()).await
+        tokio::select! {
+            ended = ended(served, done, |served| served.graceful_shutdown()) => ended,
+            // The connection goes with the stream: there is no other way to be rid of what waits for its client.
+            () = stalls.found() => return,
+            () = unread(connection) => return,
+        }
     } else {
         let mut settings = hyper::server::conn::http1::Builder::new();
         settings
@@ -170,6 +185,11 @@ async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStrea
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
     }
+}
+
+/// Waits until a connection has been idle for too long, and was not closed since: what is left of its responses is not read.
+async fn unread(connection: &Connection) {
+    connection.idle_for(IDLE_TIMEOUT.saturating_add(STALLED)).await;
 }
 
 /// Waits for the end of a connection, which is asked to end when `done` comes.

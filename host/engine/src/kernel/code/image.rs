@@ -21,11 +21,13 @@ use std::{
         unix::fs::{MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    sync::Once,
     time::SystemTime,
 };
 
 use cellar_core::{
     cell::{GuestName, Language},
+    files::exposed_above,
     limits::{HOST_THREADS_MAX, KERNEL_THREADS_MAX, THREADS_OF_KERNEL_MEAN},
     text::hex,
 };
@@ -392,7 +394,22 @@ impl Artifacts {
             Ok::<_, String>(file)
         };
         open(path.parent().unwrap_or(&self.folder), OFlags::DIRECTORY)?;
-        open(path, OFlags::NOFOLLOW)
+        let file = open(path, OFlags::NOFOLLOW)?;
+        warn_of_exposed(path);
+        Ok(file)
+    }
+}
+
+/// Warns, once a process, of a cache in whose place every user of the machine may put another one, with code of their own. It is used:
+/// in a container there may be no other user.
+fn warn_of_exposed(path: &Path) {
+    // THREAT: T21
+    static WARNED: Once = Once::new();
+    if let Ok(Some(folder)) = exposed_above(path) {
+        let folder = folder.display();
+        WARNED.call_once(|| {
+            tracing::warn!("all users of this machine may replace what is in `{folder}`, and with it code that runs here: `chmod o-w` it");
+        });
     }
 }
 
