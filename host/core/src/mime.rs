@@ -147,6 +147,17 @@ impl MimeBundle {
         text.is_some_and(|text| text.len() > VALUE_CHARACTERS_MAX && text.chars().nth(VALUE_CHARACTERS_MAX).is_some())
     }
 
+    /// Returns true if the text says less than the value has: it is cut, or its printer has left something out and says so, as in
+    /// `... 99000 more items`.
+    pub fn is_shortened(&self) -> bool {
+        let text = self.visible_text().filter(|_| self.markdown().is_none()).unwrap_or_default();
+        let says_so = |(at, mark): (usize, &str)| {
+            let rest = text[at.saturating_add(mark.len())..].trim_start_matches(|each: char| each.is_ascii_digit());
+            [" more item", " more character", " more propert"].iter().any(|what| rest.starts_with(what))
+        };
+        self.is_cut() || text.match_indices("... ").any(says_so) || text.contains(" characters left out …")
+    }
+
     /// Returns true if the bundle has more than plain text.
     pub fn is_structured(&self) -> bool {
         self.0.iter().any(|(mime_type, _)| mime_type != "text/plain")
@@ -265,6 +276,22 @@ mod tests {
         }
         let text = bundle("text/plain", "[0,0,0]");
         assert_eq!((text.json_values(), text.weight_bytes()), (0, text.size_bytes()));
+    }
+
+    #[test]
+    fn a_value_of_which_something_is_left_out_is_told_from_a_whole_one() {
+        let is_shortened = |text: &str| {
+            let data = vec![("text/plain".to_owned(), MimeData::Text(text.to_owned()))];
+            MimeBundle(data).is_shortened()
+        };
+        for text in
+            ["[1,\n ... 99000 more items]", "[ 1, ... 1 more item ]", "'a'... 20 more characters", &"x".repeat(4_001)]
+        {
+            assert!(is_shortened(text), "{text}");
+        }
+        for text in ["[1, 2]", "... and so on", "'... 3 items'", &"x".repeat(4_000)] {
+            assert!(!is_shortened(text), "{text}");
+        }
     }
 
     #[test]

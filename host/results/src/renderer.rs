@@ -89,6 +89,9 @@ pub fn begin(
         return Begun::AsItIs(event);
     };
     let table = tables::take(data).map(|table| (tables(), table));
+    if table.is_none() {
+        tables::tell_of_absent(data);
+    }
     let begun: Vec<RenderFuture> = renderers.iter().filter_map(|renderer| renderer.render(data)).collect();
     match begun.is_empty() && table.is_none() {
         true => Begun::AsItIs(event),

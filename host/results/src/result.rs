@@ -151,6 +151,8 @@ pub struct CellResult {
     pub statuses: Vec<StatusEvent>,
     /// Fetches from connectors.
     pub fetches: Vec<Fetch>,
+    /// Values whose text says less than they have, because a printer or the result has shortened it.
+    pub values_shortened: usize,
     /// Displays in order of arrival, each with the text before it.
     displays: Vec<Display>,
     /// Text after the last display.
@@ -320,6 +322,7 @@ impl RunResult {
         self.clear_if_due(index);
         let Some(result) = self.cells.get_mut(index) else { return };
         result.late = None;
+        result.values_shortened = result.values_shortened.saturating_add(usize::from(bundle.is_shortened()));
         let plain = bundle.shown_text().filter(|_| id.is_none() && !bundle.is_structured());
         if let Some(text) = plain {
             result.text.push_lines(&text);
@@ -391,6 +394,7 @@ impl CellResult {
             statuses: Vec::new(),
             fetches: Vec::new(),
             has_cut_value: false,
+            values_shortened: 0,
             displays: Vec::new(),
             text: Window::new(policy),
             clear_is_due: false,

@@ -135,6 +135,34 @@ pub fn take(bundle: &mut MimeBundle) -> Option<MimeData> {
     Some(frame)
 }
 
+/// Says in the Markdown of a display why its table is not kept, if the guest has said so in its Tabular Data Resource.
+pub fn tell_of_absent(bundle: &mut MimeBundle) {
+    let Some(resource) = bundle.text(RESOURCE_TYPE) else { return };
+    let Ok(Value::Object(resource)) = serde_json::from_str(resource) else { return };
+    let Some(reason) = resource.get("notice").and_then(Value::as_str) else { return };
+    if let Some(reason) = reason.strip_prefix(NOT_KEPT) {
+        note_in_words(bundle, reason);
+    }
+}
+
+/// Beginning of the notice of a table that is not kept.
+const NOT_KEPT: &str = "not kept as a file: ";
+
+fn note_in_words(bundle: &mut MimeBundle, reason: &str) {
+    for (name, data) in &mut bundle.0 {
+        if let (true, MimeData::Text(text)) = (name == "text/markdown", data)
+            && is_with_footer(text)
+        {
+            let _ = write!(text, " ({NOT_KEPT}{reason})");
+        }
+    }
+}
+
+/// Returns true if the last line is no row of the table: it says how large the whole is.
+fn is_with_footer(text: &str) -> bool {
+    !text.ends_with('|') && text.starts_with('|')
+}
+
 /// Adds the location of the stored table to a display, or the reason why it was not stored.
 fn note(bundle: &mut MimeBundle, kept: Result<&Artifact, &str>) {
     for (name, data) in &mut bundle.0 {
@@ -146,12 +174,14 @@ fn note(bundle: &mut MimeBundle, kept: Result<&Artifact, &str>) {
                     *text = Value::from(resource).to_string();
                 }
             }
-            // The last line is no row of the table: it says how large the whole is.
-            ("text/markdown", Ok(artifact)) if !text.ends_with('|') && text.starts_with('|') => {
+            ("text/markdown", Ok(artifact)) if is_with_footer(text) => {
                 let _ = write!(text, ": {}", artifact.uri());
             }
             _ => {}
         }
+    }
+    if let Err(reason) = kept {
+        note_in_words(bundle, reason);
     }
 }
 
@@ -164,7 +194,7 @@ fn describe_in(resource: &mut Map<String, Value>, kept: Result<&Artifact, &str>)
             resource.insert("bytes".to_owned(), artifact.size_bytes.into());
         }
         Err(reason) => {
-            resource.insert("notice".to_owned(), format!("not kept as a file: {reason}").into());
+            resource.insert("notice".to_owned(), format!("{NOT_KEPT}{reason}").into());
         }
     }
 }
@@ -240,7 +270,8 @@ mod tests {
         let notice = |frame: MimeData, quota| {
             let (bundle, artifacts) = kept(frame, quota);
             assert!(artifacts.is_empty());
-            assert_eq!(bundle.text("text/markdown"), Some("| a |\n| --- |\n\n2 rows × 1 column"));
+            let shown = bundle.text("text/markdown").expect("Markdown");
+            assert!(shown.starts_with("| a |\n| --- |\n\n2 rows × 1 column (not kept as a file: "), "{shown}");
             bundle.text(RESOURCE_TYPE).expect("a resource").to_owned()
         };
         let quota = ArtifactQuota::default();

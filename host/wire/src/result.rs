@@ -115,6 +115,9 @@ struct CellResultJson {
     usage: Option<UsageJson>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     error: Option<FailureJson>,
+    /// Values whose text says less than they have, because their printer or the result has shortened it.
+    #[serde(skip_serializing_if = "is_none", default)]
+    values_shortened: usize,
     /// Where all of its text is, when `output` has some of it only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     artifact: Option<KeptJson>,
@@ -176,8 +179,13 @@ fn cell_result(index: usize, result: &CellResult) -> CellResultJson {
         has_markdown: result.has_markdown(),
         usage: result.usage.map(UsageJson::from),
         error: result.failure.as_ref().map(FailureJson::from),
+        values_shortened: result.values_shortened,
         artifact: result.kept.as_ref().map(KeptJson::from),
     }
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 fn statuses(result: &CellResult) -> impl Iterator<Item = Map<String, Value>> {

@@ -144,8 +144,32 @@ impl ArtifactStore {
                 self.fetch_back(id, digest, true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.fetch_back(id, digest, false),
+            Err(_) if self.put_stranger_aside(id)? => self.fetch_back(id, digest, true),
             Err(error) => Err(failed(&path, "open")(error)),
         }
+    }
+
+    /// Puts aside what is no file in the place of an object: a link and a pipe go, and a folder is renamed. Returns true if there was
+    /// one.
+    fn put_stranger_aside(&self, id: &str) -> Result<bool, ArtifactError> {
+        let _lock = self.lock()?;
+        let path = self.objects().join(id);
+        let Ok(found) = fs::symlink_metadata(&path) else { return Ok(false) };
+        if found.is_file() {
+            return Ok(false);
+        }
+        self.forget_totals()?;
+        tracing::warn!(id, "what is no file stood in the place of an artifact and was put aside");
+        let gone = match found.is_dir() {
+            true => {
+                let folder = self.quarantined();
+                make_folder(&folder).map_err(failed(&folder, "make"))?;
+                let aside = folder.join(format!("{id}.{}.folder", wall_nanos()));
+                fs::remove_dir(&path).or_else(|_| fs::rename(&path, aside))
+            }
+            false => fs::remove_file(&path),
+        };
+        gone.map(|()| true).map_err(failed(&path, "put aside"))
     }
 
     /// Returns true if a file has the expected digest. Each process reads a file once for this. Files of temporary stores,
@@ -170,6 +194,8 @@ impl ArtifactStore {
         let path = self.objects().join(id);
         let mut file = match open_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // It is no file.
+            Err(_) if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) => return Ok(false),
             opened => opened.map_err(failed(&path, "open"))?,
         };
         match digest_of(&mut file) {

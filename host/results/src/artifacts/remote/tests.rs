@@ -149,6 +149,32 @@ fn what_is_lost_or_damaged_comes_back() {
 }
 
 #[test]
+fn what_is_no_file_in_the_place_of_an_object_is_put_aside_and_the_object_comes_back() {
+    let remote = Folder::new();
+    let (folder, store) = store(&remote);
+    let artifact = store.put("s", b"abc", OUTPUT).expect("stored");
+    settle(&store);
+    let strangers: [fn(&Path); 4] = [
+        |path| fs::create_dir(path).expect("a folder"),
+        |path| fs::create_dir_all(path.join("inner")).expect("folders"),
+        |path| std::os::unix::fs::symlink("/etc/hostname", path).expect("a link"),
+        |path| std::os::unix::fs::symlink("nowhere", path).expect("a link"),
+    ];
+    for stranger in strangers {
+        fs::remove_file(&artifact.path).expect("lost");
+        stranger(&artifact.path);
+        assert_eq!(text(again(&folder, &remote).read(&artifact.id)), "abc");
+        assert!(fs::symlink_metadata(&artifact.path).expect("it is there").is_file());
+    }
+    // What was in a folder is not lost.
+    let aside = fs::read_dir(folder.path().join("quarantine")).expect("a folder").flatten();
+    assert_eq!(aside.filter(|each| each.path().join("inner").exists()).count(), 1);
+    fs::remove_file(&artifact.path).expect("lost");
+    fs::create_dir(&artifact.path).expect("a folder");
+    assert_eq!(again(&folder, &remote).verify(&[], false).expect("verified").healed, [artifact.id]);
+}
+
+#[test]
 fn what_has_no_good_copy_is_put_aside_and_not_given_away() {
     let remote = Folder::new();
     let (folder, first) = store(&remote);
