@@ -65,11 +65,22 @@ pub(crate) fn calls() -> ArgValueCompleter {
 
 /// Completes the names of datasets.
 pub(crate) fn datasets() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| candidates(begun, published("")))
+}
+
+/// Completes what cells may be let load: `dataset:NAME`, and `none`.
+pub(crate) fn seen() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
-        let store = folders().artifacts(&ArtifactsTable::default()).ok();
-        let listed = store.and_then(|store| store.datasets().list().ok()).unwrap_or_default();
-        candidates(begun, listed.into_iter().map(|each| (each.name, Some(format!("version {}", each.version)))))
+        let none = ("none".to_owned(), Some("no dataset at all".to_owned()));
+        candidates(begun, std::iter::once(none).chain(published("dataset:")))
     })
+}
+
+/// Names of datasets behind a prefix, each with its version.
+fn published(prefix: &str) -> impl Iterator<Item = (String, Option<String>)> {
+    let store = folders().artifacts(&ArtifactsTable::default()).ok();
+    let listed = store.and_then(|store| store.datasets().list().ok()).unwrap_or_default();
+    listed.into_iter().map(move |each| (format!("{prefix}{}", each.name), Some(format!("version {}", each.version))))
 }
 
 /// The folders as the environment names them: a line that is being typed is not read.

@@ -121,7 +121,10 @@ impl<W: Write> Transcript<W> {
             // A transcript in a file is read on terminals, too.
             cleaner: Cleaner::new(Look { is_terminal: true, ..options.look }),
             layout: Layout::new(options.look.is_terminal.then_some(options.width)),
-            preview: Preview::new(options.output_lines),
+            preview: Preview::new(
+                options.output_lines,
+                options.look.is_terminal.then(|| options.width.saturating_sub(INDENT.len())),
+            ),
             progress: Progress::new(options.is_rich && Look::of_stderr().is_terminal),
             options,
             images_shown: 0,

@@ -78,3 +78,22 @@ fn datasets_are_listed_read_and_removed() {
     told(&store, &["dataset", "rm", "prices"], 0);
     assert!(told(&store, &["dataset", "list"], 0).0.starts_with("no datasets; "));
 }
+
+#[test]
+fn shells_complete_the_names_of_datasets() {
+    let folder = TempDir::new().expect("a folder");
+    let (store, file) = (folder.path().join("store"), folder.path().join("a"));
+    parquet(&file, 1);
+    told(&store, &["dataset", "publish", "prices", file.to_str().expect("text")], 0);
+    for (line, expected) in [
+        ("cellar dataset show pr", "prices"),
+        ("cellar dataset rm pr", "prices"),
+        ("cellar dataset get pr", "prices"),
+        ("cellar run --seen dataset:p", "dataset:prices"),
+    ] {
+        let mut asked = cellar(["--"].into_iter().chain(line.split(' ')));
+        asked.env("CELLAR_STORE", &store).env("CELLAR_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        let output = asked.env("_CLAP_COMPLETE_INDEX", "3").env("_CLAP_COMPLETE_COMP_TYPE", "9").output();
+        assert_eq!(String::from_utf8(output.expect("it runs").stdout).expect("text"), expected, "{line}");
+    }
+}

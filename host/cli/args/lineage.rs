@@ -15,7 +15,7 @@ pub(crate) struct LineageArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Let cells load this dataset, and no other that is not given too: `dataset:NAME`; repeatable; `none` for none at all
-    #[arg(long, value_name = "KIND:NAME", value_parser = seen)]
+    #[arg(long, value_name = "KIND:NAME", value_parser = seen, add = crate::completion::seen())]
     pub(crate) seen: Vec<(String, String)>,
 }
 
