@@ -34,6 +34,7 @@ mod oracle;
 mod origins;
 mod outputs;
 mod packages;
+mod pages;
 mod parquet;
 mod processes;
 mod programs;

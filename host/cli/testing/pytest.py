@@ -46,6 +46,8 @@ def _test():
             import coverage as measuring
 
             coverage = measuring.Coverage(data_file=None, source=["/workspace"], omit=["*/test_*.py", "*_test.py"])
+            # There is no native code in a package: it traces in Python.
+            coverage.set_option("run:disable_warnings", ["no-ctracer"])
             coverage.start()
     usual = ["-p", "no:cacheprovider", "--rootdir=/workspace", "--color=no"]
     status = int(pytest.main([*usual, *order["arguments"], *order["files"]], plugins=[Collected()]))

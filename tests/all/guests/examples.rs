@@ -1,5 +1,4 @@
-//! The programs of `fixtures/examples` and the session of the README, run as a newcomer runs them, against the output that
-//! stands beside them.
+//! The programs of `fixtures/examples`, run as a newcomer runs them, against the output that stands beside them.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +19,10 @@ fn examples() -> PathBuf {
 }
 
 /// A machine with `cellar` on the `PATH`, and nothing kept yet.
-struct Newcomer(TempDir);
+pub(super) struct Newcomer(TempDir);
 
 impl Newcomer {
-    fn new() -> Newcomer {
+    pub(super) fn new() -> Newcomer {
         let folder = tempfile::tempdir().expect("a folder");
         let (program, guests) = (env!("CARGO_BIN_EXE_cellar"), root().join("target/guests"));
         // What starts it may pass on no variables, as clients of MCP do.
@@ -38,7 +37,12 @@ impl Newcomer {
         Newcomer(folder)
     }
 
-    fn command(&self, program: impl AsRef<Path>) -> Command {
+    /// Folder of its own, which is on the `PATH`.
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(super) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut path = OsString::from(self.0.path());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -76,6 +80,35 @@ fn embed() {
     assert!(program.exists(), "no `{}`; run `{build}` first", program.display());
     let mut command = Newcomer::new().command(program);
     check("embed.rs.expected", run(command.current_dir(root())));
+}
+
+#[test]
+fn a_program_for_a_shell() {
+    let newcomer = Newcomer::new();
+    let mut command = newcomer.command("cellar");
+    command.arg("run").arg(examples().join("hello.py")).args(["--", "--name", "Ada", "--times", "2"]);
+    check("hello.py.expected", run(&mut command));
+}
+
+#[test]
+fn a_notebook() {
+    let newcomer = Newcomer::new();
+    let notebook = newcomer.path().join("notebook.ipynb");
+    std::fs::copy(examples().join("notebook.ipynb"), &notebook).expect("copied");
+    check("notebook.ipynb.expected", run(newcomer.command("cellar").arg("run").arg(&notebook).arg("--inplace")));
+    let written: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(notebook).expect("the notebook")).expect("JSON");
+    assert_eq!(written["cells"][0]["outputs"][0]["data"]["text/plain"], serde_json::json!(["45"]), "{written}");
+}
+
+#[test]
+fn files_of_tests() {
+    let mut ended = run(Newcomer::new().command("cellar").args(["test", "tests"]).current_dir(examples()));
+    // The rest are times.
+    let is_count = |line: &&str| line.contains("3 passed");
+    assert!(ended.stdout.lines().any(|line| is_count(&line)), "{}", ended.stdout);
+    "3 passed\n".clone_into(&mut ended.stdout);
+    check("tests/expected", ended);
 }
 
 #[test]
@@ -168,27 +201,12 @@ fn every_example_is_listed_and_run() {
     let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
     let there: Vec<String> = names.filter(|name| !name.ends_with(".expected") && name != "README.md").collect();
     assert_eq!(linked, there.iter().map(String::as_str).collect());
-    let tests = include_str!("examples.rs");
+    let tests = [include_str!("examples.rs"), include_str!("python_package.rs")].concat();
     for name in linked {
         let is_run =
             [format!("\"{name}.expected\""), format!("\"{name}/expected\"")].iter().any(|it| tests.contains(it));
         assert!(is_run, "no test runs `{name}`");
     }
-}
-
-/// The commands of the README's session print what stands below them.
-#[test]
-fn the_session_of_the_readme() {
-    let page = std::fs::read_to_string(root().join("README.md")).expect("the README");
-    let block = page.split("```console\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a session");
-    let newcomer = Newcomer::new();
-    let mut shown = String::new();
-    for line in block.lines().filter_map(|line| line.strip_prefix("$ ")) {
-        let ended = run(newcomer.command("bash").args(["-c", &format!("exec 2>&1\n{line}")]));
-        shown += &format!("$ {line}\n{}", ended.stdout);
-    }
-    assert!(shown.matches("$ ").count() >= 5, "{shown}");
-    assert_eq!(shown, block);
 }
 
 /// Each figure of the README is one of the page of figures, as it stands there.

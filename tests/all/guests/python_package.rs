@@ -60,6 +60,9 @@ fn the_wheel_is_installed_without_a_network_and_does_what_its_tests_and_examples
     succeed(python("python").args(pytest).arg(&tests).arg(&tests).env("CELLAR_COMMAND", env!("CARGO_BIN_EXE_cellar")));
     // The page and the docstrings.
     succeed(python("python").arg(tests.join("examples.py")).arg(root().join("host/python/README.md")));
+    let examples = root().join("fixtures/examples");
+    let expected = fs::read_to_string(examples.join("python_package.py.expected")).expect("what it prints");
+    assert_eq!(succeed(python("python").arg(examples.join("python_package.py"))), expected);
     // A program with types.
     succeed(python("python").args(["-m", "mypy", "--strict", "--cache-dir", "/dev/null"]).arg(tests.join("typed.py")));
     let found = run(Command::new("find").arg(&home).args(["-type", "f", "!", "-name", "*.checked"]));

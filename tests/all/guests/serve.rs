@@ -591,22 +591,3 @@ fn told_to_stop_it_waits_for_what_runs_and_refuses_what_is_new() {
     let served = Served::start(store.path(), &[]);
     assert_eq!(served.run(&session, "py", "x"), "'kept'");
 }
-
-#[test]
-fn the_lines_of_the_manual_do_what_they_say() {
-    let manual = std::fs::read_to_string(root().join("host/server/CLIENTS.md")).expect("the manual");
-    let store = tempfile::tempdir().expect("a folder");
-    let served = Served::start(store.path(), &[]);
-    let mut script = "set -euo pipefail\n".to_owned();
-    for block in manual.split("```sh\n").skip(1) {
-        let block = block.split("```").next().expect("its end");
-        script += block;
-    }
-    assert!(script.matches("$CELLAR/v1/").count() > 15, "{script}");
-    let work = tempfile::tempdir().expect("a folder");
-    let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(work.path()).env("CELLAR_TOKEN", &served.token);
-    let output = bash.env("CELLAR", format!("http://{}", served.address)).output().expect("bash starts");
-    let (said, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}\n{complaints}\n{script}");
-}
