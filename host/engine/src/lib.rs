@@ -114,7 +114,9 @@ pub mod config {
     pub use cellar_core::run::RunOptions;
 
     pub use crate::{
-        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, Target, WORKSPACE},
+        contract::config::{
+            ALIASES, HistoryOptions, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, Target, WORKSPACE,
+        },
         kernel::{
             events::{Unread, UnreadBytes},
             scheduling::{CpuShare, MemoryBudget, WEIGHT, WEIGHT_MAX},
@@ -156,6 +158,14 @@ pub mod snapshot {
         header::{FileKind, FormatError},
         remembered::{Experience, Remembered, Summary},
         snapshot::SnapshotError,
+    };
+}
+
+/// The states of a session that are kept, as a tree.
+pub mod states {
+    pub use crate::{
+        session::states::{FileChange, NameChange, StateDiff},
+        storage::states::{Change, StateChange, StateInfo, StateList},
     };
 }
 

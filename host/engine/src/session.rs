@@ -48,6 +48,7 @@ use crate::{
         reactor::{Command, Setting},
         saved::{Slot, begin_recording},
         spawned::{Forks, Kin, Role, Shared, Teller},
+        states::Keeper,
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
@@ -67,6 +68,7 @@ mod reactor;
 pub(crate) mod run;
 pub(crate) mod saved;
 mod spawned;
+pub(crate) mod states;
 mod trees;
 pub(crate) mod waits;
 
@@ -138,6 +140,8 @@ struct Inner {
     /// The folders that its cells see. Its kernels hold what it has to itself as well, because they outlive the session a little.
     folders: Folders,
     stored: Stored,
+    /// Keeper of its states, if they are kept.
+    keeper: Option<Arc<Keeper>>,
     recorder: Option<Arc<Recorder>>,
     auditor: Option<Arc<Auditor>>,
 }
@@ -199,6 +203,8 @@ pub(crate) struct RunMarks {
 #[derive(Default)]
 struct Kernels {
     closed: bool,
+    /// True while the session goes back to a state: no kernel starts then.
+    is_paused: bool,
     live: HashMap<Language, KernelHandle>,
     /// Last state of each language, which its next kernel is restored from.
     slots: HashMap<Language, Arc<Slot>>,
@@ -294,9 +300,11 @@ impl Session {
         let record = |path| begin_recording(path, &id, limits, shared.reach.keys().own());
         let recorder = config.record.as_deref().map(record).transpose()?;
         let quota = quota.or_else(|| config.shared.disk.as_ref().map(|DiskBudget(quota)| quota.clone()));
+        let keeper = Inner::new_keeper(&config, &role, home.as_ref());
         let inner = Arc::new(Inner {
             id,
             host,
+            keeper,
             folders,
             quota: quota.unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.shared.disk_pool.clone())),
             role,
@@ -495,6 +503,9 @@ impl Session {
         let mut kernels = lock(&self.inner.kernels);
         if kernels.closed {
             return Err(Error::SessionClosed(self.inner.id.clone()));
+        }
+        if kernels.is_paused {
+            return Err(Error::Request("the session is going back to a state".to_owned()));
         }
         let once = self.inner.config.kernels.mode == KernelMode::PerCall;
         if let Some(kernel) = kernels.live.get(&language)

@@ -111,6 +111,14 @@ impl Quota {
         (ledger.bytes, ledger.files)
     }
 
+    /// Sets the bytes and names in use, when the files are those of another time.
+    pub fn set_usage(&self, (bytes, files): (u64, u64)) {
+        let mut ledger = self.lock();
+        let before = ledger.bytes;
+        ledger.resized(before, bytes);
+        (ledger.bytes, ledger.files) = (bytes, files);
+    }
+
     /// Limits of the session.
     pub fn limits(&self) -> FileLimits {
         self.limits

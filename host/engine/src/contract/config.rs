@@ -122,6 +122,24 @@ pub enum KernelMode {
     PerCall,
 }
 
+/// Rules by which the states of a session are kept: each end of a cell is one, of memory and of the session's own files at one
+/// instant. States with a name and pinned ones are kept whatever else is said, and so is the one that the session is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryOptions {
+    /// The latest states that are kept.
+    pub last: u32,
+    /// Older ones are kept where their number is a multiple of this.
+    pub every: Option<u32>,
+    /// Bytes of all states together, what they share counted once. The oldest go first.
+    pub bytes_max: u64,
+}
+
+impl Default for HistoryOptions {
+    fn default() -> HistoryOptions {
+        HistoryOptions { last: 20, every: None, bytes_max: 256 << 20 }
+    }
+}
+
 /// Configuration of a host: the folder of its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {

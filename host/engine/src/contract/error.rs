@@ -143,6 +143,10 @@ pub enum Error {
     #[error("session `{0}` is in use by another process, or another part of this one")]
     SessionBusy(String),
 
+    /// No state of the session has this number or name.
+    #[error("no state `{0}` of the session is kept")]
+    StateUnknown(String),
+
     /// The folder of stored sessions failed.
     #[error("cannot {doing} `{}`", path.display())]
     Store {
@@ -211,6 +215,7 @@ impl Error {
             Error::SessionUnknown(_) => "session-unknown",
             Error::SessionExists(_) => "session-exists",
             Error::SessionBusy(_) => "session-busy",
+            Error::StateUnknown(_) => "state-unknown",
             Error::Store { .. } => "store",
             Error::Snapshot(_) => "snapshot",
             Error::Recording { .. } => "recording",

@@ -166,6 +166,12 @@ impl Snapshot {
         format::decode(bytes)
     }
 
+    /// The chunks of memory in what [`Snapshot::to_bytes`] wrote. Between them and the ends of it is what differs from state to
+    /// state.
+    pub(crate) fn chunks(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+        format::chunks(bytes)
+    }
+
     /// Reads what [`Snapshot::to_bytes`] wrote, from wherever it comes. What does not begin as a snapshot is read no further.
     ///
     /// # Errors

@@ -92,6 +92,8 @@ pub(crate) struct KernelLink {
     pub(crate) resident: Arc<Resident>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
+    /// True while the guest works for a cell or a timer.
+    pub(crate) is_entered: AtomicBool,
     /// Number of times that its names were cleared.
     pub(crate) clears: AtomicU32,
     /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     audit::Audit,
     contract::{
-        config::{KernelMode, PACKAGES, Seed},
+        config::{HistoryOptions, KernelMode, PACKAGES, Seed},
         error::Error,
     },
     kernel::{
@@ -56,6 +56,9 @@ pub struct SessionConfig {
     pub record: Option<PathBuf>,
     /// Audit log of what it does; a fork is audited as well.
     pub audit: Option<Audit>,
+    /// Rules by which its states are kept; none are when absent. A state is captured between the end of a cell and what comes next,
+    /// which takes as long as a [`Session::snapshot`](super::Session::snapshot) of it, and a look at its own folders.
+    pub history: Option<HistoryOptions>,
 }
 
 /// Folders of the host that cells see.
@@ -129,6 +132,7 @@ impl Default for SessionConfig {
             shared: SharedBudgets::default(),
             record: None,
             audit: None,
+            history: None,
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Look(Question, oneshot::Sender<Result<Answer, String>>),
     /// Capture all state.
     Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
+    /// Capture all state, keep it, and do nothing until the session says so.
+    Hold { reply: oneshot::Sender<Result<Arc<KernelImage>, Error>>, released: oneshot::Receiver<()> },
     /// Keep all state.
     Checkpoint(oneshot::Sender<Result<(), Error>>),
     /// Give the memory back until there is something to do.
@@ -458,6 +460,8 @@ impl Reactor {
                 let _ = reply.send(self.save().await?);
                 Ok(())
             }
+            Command::Hold { reply, .. } if reply.is_closed() => Ok(()),
+            Command::Hold { reply, released } => self.be_held(reply, released).await,
             Command::Snapshot(reply) => {
                 let _ = reply.send(match self.check_threads() {
                     Ok(()) => self.capture().await?,
@@ -510,7 +514,9 @@ impl Reactor {
         let mut ended = VecDeque::new();
         while let Some(entry) = next {
             self.kernel.data().holds_ends = self.setting.storing.is_some();
+            self.link.is_entered.store(true, Ordering::Relaxed);
             let step = self.kernel.step(entry).await?;
+            self.link.is_entered.store(false, Ordering::Relaxed);
             for (id, reason) in self.kernel.data().take_ended() {
                 self.note_abandoned(id);
                 ended.push_back((id, reason));

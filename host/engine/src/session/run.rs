@@ -279,6 +279,10 @@ impl Course {
                         Ok((started, mut events)) => {
                             // The recording has the start of a cell already, before all that the cell says.
                             self.note(&started);
+                            let cell = match &started {
+                                EventKind::CellStarted { cell, .. } => cell.0,
+                                _ => 0,
+                            };
                             yield started;
                             let late = self.session.take_background();
                             for kind in late.into_iter().flat_map(|late| late.events(index)).flatten() {
@@ -315,6 +319,7 @@ impl Course {
                             match end {
                                 Some(end) => {
                                     yield self.end_cell(end).await;
+                                    self.session.keep_state(self.marks.id, cell, self.cells[index].language).await;
                                     index = index.saturating_add(1);
                                     if index == cells.len() || self.ends_here() {
                                         break;

@@ -21,6 +21,7 @@ use crate::{
 };
 
 mod folder;
+mod states;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +60,12 @@ pub trait Vault: fmt::Debug + Send + Sync {
     /// # Errors
     /// `Store`.
     fn folder(&self, name: &str, folder: OwnFolder) -> Result<Option<PathBuf>, Error>;
+
+    /// The folder with the states of a session that are kept, if there is one.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn states(&self, name: &str) -> Result<Option<PathBuf>, Error>;
 }
 
 /// A session that this process holds. Nobody else stores it while this is not dropped.
@@ -88,6 +95,9 @@ pub trait Claim: fmt::Debug + Send + Sync {
     /// # Errors
     /// `Store`.
     fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error>;
+
+    /// A folder on this machine for the states of the session that are kept, which may not be there yet.
+    fn states(&self) -> PathBuf;
 
     /// Removes all that is stored of the session.
     ///
@@ -173,7 +183,9 @@ impl SessionStore {
     pub fn claim(&self, name: &str) -> Result<StoredSession, Error> {
         check_name(name)?;
         let claim = self.vault.claim(name)?;
-        Ok(StoredSession { name: name.to_owned(), claim, saving: Mutex::default() })
+        let session = StoredSession { name: name.to_owned(), claim, saving: Mutex::default() };
+        session.finish_going_back()?;
+        Ok(session)
     }
 
     /// Takes a session that must be there.

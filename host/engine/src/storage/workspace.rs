@@ -113,6 +113,11 @@ impl PrivateFolder {
         Ok((made, contents))
     }
 
+    /// Path of one of its folders, if they are made.
+    pub(crate) fn made(&self, folder: OwnFolder) -> Option<PathBuf> {
+        lock(&self.made).as_ref().map(|root| root.path().join(folder.name()))
+    }
+
     /// Returns the path of one of its folders, which must be among those it was given. Makes them at first use.
     ///
     /// # Errors

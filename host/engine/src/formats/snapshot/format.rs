@@ -134,6 +134,20 @@ fn kernel_head(kernel: &KernelImage, pages: &Pages) -> KernelHead {
     }
 }
 
+/// The chunks of a snapshot that [`encode`] wrote, in their order.
+pub(super) fn chunks(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let head_bytes = check_prefix(bytes).ok()?;
+    let (head, mut rest) = split_head::<Head>(bytes, head_bytes)?;
+    let lengths = head.kernels.iter().flat_map(|kernel| &kernel.chunks).map(|chunk| chunk.bytes as usize);
+    let mut chunks = Vec::new();
+    for length in lengths {
+        let (chunk, left) = rest.split_at_checked(length)?;
+        chunks.push(chunk);
+        rest = left;
+    }
+    Some(chunks)
+}
+
 /// Reads what [`encode`] wrote. Allocates no more than a small multiple of what it is given.
 pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     let head_bytes = check_prefix(bytes)?;

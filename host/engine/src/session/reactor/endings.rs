@@ -91,7 +91,11 @@ fn refuse_one(command: Command, outcome: &Outcome) {
             // Whoever asked may have gone away; that is no concern here.
             let _ = reply.send(Err(reason.unwrap_or_default()));
         }
-        Command::Clear(_) | Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) => {}
+        Command::Clear(_)
+        | Command::Snapshot(_)
+        | Command::Hold { .. }
+        | Command::Checkpoint(_)
+        | Command::Sleep(_) => {}
     }
 }
 

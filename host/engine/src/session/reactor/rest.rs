@@ -14,6 +14,7 @@ use cellar_core::{
     event::{HostStatus, Scalar},
     time::later,
 };
+use tokio::sync::oneshot;
 
 use super::Reactor;
 use crate::{
@@ -229,6 +230,29 @@ impl Reactor {
         self.rest.captured_at = self.kernel.cpu_time();
         self.rest.credit.spend(self.rest.cost);
         self.setting.sweep.spend(self.rest.cost);
+        Ok(())
+    }
+
+    /// Captures the kernel's present state and keeps it, and returns when the session releases the kernel.
+    pub(super) async fn be_held(
+        &mut self,
+        reply: oneshot::Sender<Result<Arc<KernelImage>, Error>>,
+        released: oneshot::Receiver<()>,
+    ) -> Result<(), Death> {
+        let captured = match self.check_threads() {
+            Ok(()) => self.capture().await?,
+            Err(error) => Err(error),
+        };
+        if let Ok(image) = &captured
+            && !self.kernel.is_asleep()
+        {
+            self.hold(image.clone());
+        }
+        let is_held = captured.is_ok();
+        if reply.send(captured).is_ok() && is_held {
+            // It is released by being dropped as well.
+            let _ = released.await;
+        }
         Ok(())
     }
 

@@ -120,8 +120,9 @@ impl Commands {
 
     /// The first command, if it needs no kernel that is awake.
     fn take_sleeper(&mut self) -> Option<Command> {
-        let is_sleeper =
-            |command: &Command| matches!(command, Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_));
+        let is_sleeper = |command: &Command| {
+            matches!(command, Command::Snapshot(_) | Command::Hold { .. } | Command::Checkpoint(_) | Command::Sleep(_))
+        };
         self.early.pop_front_if(|early| is_sleeper(&early.command)).map(|early| early.command)
     }
 
@@ -158,7 +159,8 @@ impl Commands {
                     continue;
                 }
                 Command::Look(..) => next = earlier(next, Some(later(early.since, LOOK_TIMEOUT))),
-                Command::Snapshot(reply) if now >= later(early.since, ROOM_WAIT) => {
+                Command::Hold { ref reply, .. } if reply.is_closed() => continue,
+                Command::Snapshot(reply) | Command::Hold { reply, .. } if now >= later(early.since, ROOM_WAIT) => {
                     let _ = reply.send(Err(Error::KernelsExhausted));
                     continue;
                 }
@@ -167,7 +169,11 @@ impl Commands {
                     continue;
                 }
                 Command::Clear(_) if now >= later(early.since, ROOM_WAIT) => continue,
-                Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) | Command::Clear(_) => {
+                Command::Snapshot(_)
+                | Command::Hold { .. }
+                | Command::Checkpoint(_)
+                | Command::Sleep(_)
+                | Command::Clear(_) => {
                     next = earlier(next, Some(later(early.since, ROOM_WAIT)));
                 }
             }
@@ -330,6 +336,7 @@ impl Reactor {
         // Whoever asked may have gone away; that is no concern here.
         match command {
             Command::Snapshot(reply) => drop(reply.send(self.capture().await?)),
+            Command::Hold { reply, released } => self.be_held(reply, released).await?,
             Command::Checkpoint(reply) | Command::Sleep(reply) => drop(reply.send(Ok(()))),
             command => self.put_back(command),
         }

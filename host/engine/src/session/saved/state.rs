@@ -24,6 +24,7 @@ use crate::{
         Command, Inner, Kernels, Origin, Session, SessionConfig,
         granted::Bridges,
         spawned::{Kin, Role, Teller},
+        states::Held,
     },
     storage::{
         vault::StoredSession,
@@ -101,13 +102,14 @@ impl Session {
         self.tell_all(Command::Sleep).await
     }
 
-    /// Stores the session's state. When this returns, no crash of the process or the machine loses it. Waits for code
-    /// that runs.
+    /// Stores the session's state, and those of its states that are still being written. When this returns, no crash of the
+    /// process or the machine loses them. Waits for code that runs.
     ///
     /// # Errors
     /// `SessionClosed`, `SessionUnknown` when the session has no place to be stored in, `Store`, or when a kernel cannot be
     /// captured.
     pub async fn save(&self) -> Result<(), Error> {
+        self.settle_states().await;
         self.save_by(|home, inner| home.save_latest(|| inner.kept()).map(drop)).await
     }
 
@@ -133,8 +135,18 @@ impl Session {
         saved.map_err(|error| Error::Engine(error.into()))?
     }
 
+    /// Captures the state of the session as [`Session::snapshot`] does, and holds its kernels until what is returned beside it is
+    /// dropped, so that its files stay those of that instant. Where they cannot be held at once, as while one computes, they
+    /// are not.
+    async fn snapshot_held(&self) -> Result<(Snapshot, Option<Held>), Error> {
+        let Some(held) = self.hold(None).await? else { return Ok((self.snapshot().await?, None)) };
+        let (inner, images) = (self.inner.clone(), held.images.clone());
+        let made = tokio::task::spawn_blocking(move || inner.snapshot_of(images)).await;
+        Ok((made.map_err(|error| Error::Engine(error.into()))??, Some(held)))
+    }
+
     /// Makes a new session with this one's state and grants. The two share the granted folders; the session's own folders are
-    /// copied. Cells that await go on in both: in the fork they have no reader, and their calls fail as `cancelled`. A fork
+    /// copied as they are at that instant. Cells that await go on in both: in the fork they have no reader, and their calls fail as `cancelled`. A fork
     /// draws random numbers of its own.
     ///
     /// # Errors
@@ -156,7 +168,8 @@ impl Session {
     /// # Errors
     /// As [`Session::snapshot`]; `Store` when the state or the private workspace cannot be written.
     pub async fn fork_into(&self, home: StoredSession) -> Result<(), Error> {
-        let snapshot = self.snapshot().await?.forked().named(home.name());
+        let (snapshot, held) = self.snapshot_held().await?;
+        let snapshot = snapshot.forked().named(home.name());
         let inner = self.inner.clone();
         let stored = tokio::task::spawn_blocking(move || {
             let pair = |(folder, from): (OwnFolder, PathBuf)| home.folder(folder).map(|to| (from, to));
@@ -166,6 +179,7 @@ impl Session {
                 let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
                 copy_trees(&pairs, bytes_max).map_err(failed)?;
             }
+            drop(held);
             home.save(&snapshot)
         });
         stored.await.map_err(|error| Error::Engine(error.into()))?
@@ -202,12 +216,14 @@ impl Session {
         mut kin: Option<Kin>,
     ) -> Result<Session, Error> {
         let inner = &self.inner;
-        let mut snapshot = self.snapshot().await?.forked();
+        let (snapshot, held) = self.snapshot_held().await?;
+        let mut snapshot = snapshot.forked();
         let folders = inner.own_folders()?;
         // A session that was stored under a wider limit keeps what it has.
         let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
         let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&folders, bytes_max));
         let copy = copy.await.map_err(|error| Error::Workspace(error.into()))?;
+        drop(held);
         let (private, copied) = copy.map_err(Error::Workspace)?;
         snapshot.disk_usage = copied.at_least(snapshot.disk_usage);
         let id = id.or_else(|| Some(crate::session::made_up_id()));
@@ -223,26 +239,16 @@ impl Session {
         Session::open(inner.host.clone(), config, origin)
     }
 
-    /// Goes back to a snapshot. Cells that run end as interrupted. Files stay as they are. The random numbers are those that were
+    /// Goes back to a snapshot. Cells that run end as interrupted. Files stay as they are: a snapshot holds none, and
+    /// [`Session::back`] takes both. The random numbers are those that were
     /// to come then, unless the snapshot is that of another session.
     ///
     /// # Errors
     /// `Snapshot` when it cannot be restored here; then nothing has changed.
     pub fn rewind(&self, snapshot: &Snapshot) -> Result<(), Error> {
         self.inner.host.check(snapshot, &self.inner.config)?;
-        let mut kernels = lock(&self.inner.kernels);
-        if kernels.closed {
-            return Err(Error::SessionClosed(self.inner.id.clone()));
-        }
-        kernels.live.drain().for_each(|(_, kernel)| kernel.close());
-        let is_own = snapshot.session == self.inner.id;
-        kernels.go_on_from(&if is_own { snapshot.clone() } else { snapshot.forked() }, &self.inner.stored.home, false);
-        *lock(&self.inner.remembered) = snapshot.remembered.clone();
-        if let Some(keys) = &snapshot.artifacts {
-            self.inner.shared.reach.inherit(keys, snapshot.taken_at_nanos);
-        }
-        // Names of cells are never used twice, also not those that were undone.
-        self.inner.cells.next.fetch_max(snapshot.next_cell, Ordering::Relaxed);
+        self.inner.go_on_from(snapshot)?;
+        self.inner.keeper.iter().for_each(|keeper| keeper.leave());
         Ok(())
     }
 
@@ -271,6 +277,27 @@ impl Session {
 }
 
 impl Inner {
+    /// Goes on from a snapshot that was checked. Kernels that are live are closed.
+    ///
+    /// # Errors
+    /// `SessionClosed`.
+    pub(crate) fn go_on_from(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        let mut kernels = lock(&self.kernels);
+        if kernels.closed {
+            return Err(Error::SessionClosed(self.id.clone()));
+        }
+        kernels.live.drain().for_each(|(_, kernel)| kernel.close());
+        let is_own = snapshot.session == self.id;
+        kernels.go_on_from(&if is_own { snapshot.clone() } else { snapshot.forked() }, &self.stored.home, false);
+        *lock(&self.remembered) = snapshot.remembered.clone();
+        if let Some(keys) = &snapshot.artifacts {
+            self.shared.reach.inherit(keys, snapshot.taken_at_nanos);
+        }
+        // Names of cells are never used twice, also not those that were undone.
+        self.cells.next.fetch_max(snapshot.next_cell, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Share of processor time and capacity that its kernels use.
     pub(crate) fn share(&self) -> &CpuShare {
         self.config.shared.cpu.as_ref().unwrap_or_else(|| self.host.usual_share())
@@ -283,7 +310,7 @@ impl Inner {
     }
 
     /// Returns the paths of the session's own folders.
-    fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
+    pub(crate) fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
         let path = |folder: &OwnFolder| match (&self.folders.private, &self.stored.home) {
             (Some(private), _) => private.path(*folder).map(|path| (*folder, path)).map_err(Error::Workspace),
             (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
@@ -293,7 +320,7 @@ impl Inner {
     }
 
     /// Makes a snapshot of these kernels, and of the last states of languages without a kernel.
-    fn snapshot_of(&self, images: Vec<Arc<KernelImage>>) -> Result<Snapshot, Error> {
+    pub(crate) fn snapshot_of(&self, images: Vec<Arc<KernelImage>>) -> Result<Snapshot, Error> {
         let mut is_fork = false;
         let mut kernels = images;
         let slots = lock(&self.kernels).slots.clone();
@@ -319,7 +346,7 @@ impl Inner {
     }
 
     /// Makes a snapshot of the last states of all languages.
-    fn kept(&self) -> Result<Snapshot, Error> {
+    pub(crate) fn kept(&self) -> Result<Snapshot, Error> {
         self.snapshot_of(Vec::new())
     }
 

@@ -6,6 +6,7 @@
 //!               /recent-0 -1  later ones, while it is at work
 //!               /workspace/   its private workspace
 //!               /tmp/         its temporary files
+//!               /states/      its states that are kept
 //! ```
 
 mod recent;
@@ -32,6 +33,7 @@ use crate::{
 
 const LOCK: &str = "lock";
 const STATE: &str = "state";
+const STATES: &str = "states";
 /// Prefix of the name of a state while it is written.
 const UNFINISHED: &str = ".unfinished-";
 /// Pause between attempts to take a lock that is held, and their number.
@@ -109,6 +111,10 @@ impl Vault for FolderVault {
     fn folder(&self, name: &str, folder: OwnFolder) -> Result<Option<PathBuf>, Error> {
         Ok(Some(self.folder.join(name).join(folder.name())).filter(|folder| folder.is_dir()))
     }
+
+    fn states(&self, name: &str) -> Result<Option<PathBuf>, Error> {
+        Ok(Some(self.folder.join(name).join(STATES)).filter(|folder| folder.is_dir()))
+    }
 }
 
 impl Claim for FolderClaim {
@@ -148,6 +154,10 @@ impl Claim for FolderClaim {
         let folder = self.folder.join(folder.name());
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         Ok(folder)
+    }
+
+    fn states(&self) -> PathBuf {
+        self.folder.join(STATES)
     }
 
     fn remove(&self) -> Result<(), Error> {

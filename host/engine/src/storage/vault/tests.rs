@@ -58,6 +58,10 @@ impl Vault for Memory {
     fn folder(&self, _: &str, _: OwnFolder) -> Result<Option<PathBuf>, Error> {
         Ok(None)
     }
+
+    fn states(&self, _: &str) -> Result<Option<PathBuf>, Error> {
+        Ok(None)
+    }
 }
 
 impl Claim for Held {
@@ -74,6 +78,10 @@ impl Claim for Held {
         let path = self.folders.path().join(folder.name());
         std::fs::create_dir_all(&path).expect("made");
         Ok(path)
+    }
+
+    fn states(&self) -> PathBuf {
+        self.folders.path().join("states")
     }
 
     fn remove(&self) -> Result<(), Error> {
