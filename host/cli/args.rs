@@ -8,6 +8,7 @@ mod lineage;
 mod names;
 mod packages;
 mod sessions;
+mod states;
 mod testing;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -37,6 +38,7 @@ pub(crate) use self::{
         ForkArguments, FormerCommand, KeptSessionArguments, OriginArguments, RestoreArguments, SessionCommand,
         SnapshotArguments, UpgradeArguments,
     },
+    states::{BranchArguments, DiffArguments, LogArguments, NameArguments, PinArguments, StateArguments},
     testing::TestArguments,
 };
 

@@ -27,6 +27,7 @@ mod setup;
 mod signals;
 mod socket;
 mod source;
+mod states;
 mod stdio;
 mod table;
 mod terminal;

@@ -347,6 +347,7 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         }
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
         Error::SessionUnknown(_) => "list the sessions that are kept with `cellar session list`",
+        Error::StateUnknown(_) => "list the states that are kept with `cellar session log NAME`",
         Error::SessionExists(_) => {
             "choose another name, or remove it first with `cellar session remove NAME`; `cellar session restore --force` \
              takes it back to a snapshot"

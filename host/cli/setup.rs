@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use cellar_config::{Overrides, SessionRequest};
-use cellar_engine::{HostConfig, config::Stops, results::OutputPolicy};
+use cellar_engine::{
+    HostConfig,
+    config::{HistoryOptions, Stops},
+    results::OutputPolicy,
+};
 use cellar_hub::OwnSession;
 
 use crate::{
@@ -41,17 +45,17 @@ impl From<&GrantArguments> for Overrides {
             output: arguments.output_policy.map(OutputPolicy::from),
             environment,
             audit,
+            history: None,
         }
     }
 }
 
 impl From<&SessionArguments> for SessionRequest {
     fn from(arguments: &SessionArguments) -> SessionRequest {
-        SessionRequest {
-            name: arguments.name.clone(),
-            record: arguments.record.clone(),
-            overrides: Overrides::from(&arguments.granted),
-        }
+        let mut overrides = Overrides::from(&arguments.granted);
+        // What is kept by name can be taken back.
+        overrides.history = arguments.name.is_some().then(HistoryOptions::default);
+        SessionRequest { name: arguments.name.clone(), record: arguments.record.clone(), overrides }
     }
 }
 

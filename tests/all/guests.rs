@@ -46,6 +46,7 @@ mod serve;
 mod shell;
 mod snapshots;
 mod soak;
+mod states;
 mod stdio;
 mod stored;
 mod strangers;

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::LanguageCode;
+use super::{
+    LanguageCode,
+    states::{BranchArguments, DiffArguments, LogArguments, NameArguments, PinArguments, StateArguments},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct KeptSessionArguments {
@@ -35,6 +38,20 @@ pub(crate) enum SessionCommand {
     Fork(ForkArguments),
     /// Tell where the names of one come from
     Origin(OriginArguments),
+    /// List the states of one that are kept, the oldest first: every end of a cell is one, with the files of that instant
+    Log(LogArguments),
+    /// Take one back to one of its states, with its files
+    Back(StateArguments),
+    /// Make one that begins with a state of another, with the files of that instant
+    Branch(BranchArguments),
+    /// Compare two states of one: names of variables, and files
+    Diff(DiffArguments),
+    /// Name a state of one, which is kept from then on
+    Name(NameArguments),
+    /// Keep a state of one whatever comes after
+    Pin(PinArguments),
+    /// Forget a state of one
+    Forget(StateArguments),
     /// Move one on to the guests of now, from former builds of them
     Upgrade(UpgradeArguments),
 }

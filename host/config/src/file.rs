@@ -21,7 +21,7 @@ use cellar_engine::{
     GuestName, Language,
     artifacts::ArtifactQuota,
     audit::AuditBounds,
-    config::{KernelMode, Seed, Stops},
+    config::{HistoryOptions, KernelMode, Seed, Stops},
     files::Mount,
     limits::{INPUT_IDLE_TIMEOUT, LimitSettings},
     results::OutputPolicy,
@@ -124,6 +124,7 @@ impl Template {
         session.seeds.extend(own.seeds.iter().map(|(language, seed)| (*language, seed.clone())));
         session.input_timeout = own.input_timeout.or(session.input_timeout);
         session.charts = own.charts.or(session.charts);
+        session.history = own.history.or(session.history);
         if own.aliases.is_some() {
             session.aliases.clone_from(&own.aliases);
         }
@@ -336,12 +337,34 @@ pub struct SessionTable {
     /// `aliases`: where the workspace is seen besides `/workspace`; `/mnt/data`, `/home/user` and `/content` unless given, of
     /// these what collides with nothing.
     pub aliases: Option<Vec<String>>,
+    /// `history`: how many of the latest states are kept, 0 to 10000, or a table with `last`, `every` and `mib`: 20 states and
+    /// 256 MiB unless given. Absent, states are kept of sessions that the command line keeps by name, and of notebooks.
+    pub history: Option<History>,
     /// `charts`: whether charts that cells display as specifications are drawn, as SVG and PNG. They are unless given.
     pub charts: Option<bool>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.
     pub seeds: BTreeMap<Language, Seed>,
+}
+
+/// Choice to keep states of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// None are.
+    Off,
+    /// They are, by these rules.
+    Kept(HistoryOptions),
+}
+
+impl History {
+    /// The rules, if states are kept.
+    pub fn options(self) -> Option<HistoryOptions> {
+        match self {
+            History::Off => None,
+            History::Kept(options) => Some(options),
+        }
+    }
 }
 
 impl Config {

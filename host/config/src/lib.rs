@@ -21,7 +21,7 @@ use cellar_engine::{
     Cell, Error, GuestName, HostConfig, HostFolders, Language, SessionConfig,
     artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
     audit::{Audit, AuditFile},
-    config::{FolderGrants, KernelMode, KernelOptions, OutputOptions, Stops},
+    config::{FolderGrants, HistoryOptions, KernelMode, KernelOptions, OutputOptions, Stops},
     files::{Access, Mount},
     guests::{BakeOptions, GuestState, bake, guest_status},
     limits::{LimitSettings, TIMEOUT_GRANTED_MAX},
@@ -31,8 +31,8 @@ use cellar_engine::{
 use cellar_packages::{PackageError, Source};
 
 pub use file::{
-    ArtifactsTable, AuditTable, Config, ConfigError, HostTable, Isolate, Logs, OauthTable, ServerTable, SessionTable,
-    Template, TenantTable, listen_address, secure_url,
+    ArtifactsTable, AuditTable, Config, ConfigError, History, HostTable, Isolate, Logs, OauthTable, ServerTable,
+    SessionTable, Template, TenantTable, listen_address, secure_url,
 };
 pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;
@@ -198,6 +198,8 @@ pub struct Overrides {
     pub environment: Vec<String>,
     /// The audit log.
     pub audit: Option<PathBuf>,
+    /// Rules by which states are kept, where the file says nothing of that.
+    pub history: Option<HistoryOptions>,
 }
 
 /// Request for a session on a host of its own.
@@ -325,6 +327,7 @@ impl Granted {
             kernels,
             outputs,
             audit: audit(arguments.audit.as_deref(), config.audit)?,
+            history: config.session.history.map_or(arguments.history, History::options),
             ..SessionConfig::default()
         };
         let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);

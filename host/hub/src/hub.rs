@@ -1,5 +1,6 @@
 //! Sessions and runs of a host, by name.
 
+mod branches;
 mod forgetting;
 
 use std::{
@@ -350,30 +351,6 @@ impl Hub {
         let OpenRequest { tools, input, config, .. } = open;
         let turns = Arc::default();
         self.add(name, SessionEntry { session, bridges, rules, config, tools, answerer, input, is_stored, turns })
-    }
-
-    /// Opens a session with the state and the grants of another one, and returns its name. Waits for code that runs.
-    ///
-    /// # Errors
-    /// `SessionUnknown`, `SessionOpen`, `SessionsFull`, or an error of the engine.
-    pub async fn fork(&self, from: &str, new: Option<String>) -> Result<String, HubError> {
-        let entry = self.session(from)?;
-        let name = self.name(new);
-        self.check_new_session(&name)?;
-        if let Some(store) = self.0.config.store.clone().filter(|_| entry.is_stored) {
-            entry.session.save().await?;
-            let (from, to) = (from.to_owned(), name.clone());
-            let forked = spawn_blocking(move || store.fork(&from, &to));
-            forked.await.map_err(HubError::Task)??;
-            let SessionEntry { tools, input, config, answerer, .. } = entry;
-            let keep = Keep::Existing;
-            let open = OpenRequest { name: Some(name), tools, input, config, keep, ..OpenRequest::default() };
-            return self.open_session(open, answerer).await;
-        }
-        let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
-        let session =
-            entry.session.fork_with(Some(name.clone()), self.0.config.answered(granted, entry.rules.as_ref())).await?;
-        self.add(name, SessionEntry { session, turns: Arc::default(), ..entry })
     }
 
     /// The session of this name.

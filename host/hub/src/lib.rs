@@ -28,6 +28,7 @@ mod layer;
 mod lines;
 mod own;
 mod run;
+mod states;
 mod turn;
 
 pub use answers::{Answerer, Ask};
@@ -42,3 +43,4 @@ pub use layer::Layer;
 pub use lines::{Line, LineError, LineRead, Lines, Place, TASKS_MAX, pages};
 pub use own::OwnSession;
 pub use run::{Delivery, Driving, OnDisconnect, Reader, RunHandle, RunRequest};
+pub use states::{state_diff_json, state_json, states_json};

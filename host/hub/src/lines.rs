@@ -37,6 +37,7 @@ use tokio::{
 use crate::{
     Answerer, Ask, Delivery, HubError, OnDisconnect, RunHandle, RunRequest, SessionEntry,
     lines::state::{Asked, Names},
+    states_json,
 };
 
 pub use place::{LineError, Place};
@@ -336,13 +337,29 @@ impl<P: Place> Lines<P> {
                     Ok(done(id))
                 });
             }
-            Request::Fork { session, new } => {
+            Request::States { session } => {
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    let states = states_json(&session.states().await.map_err(HubError::from)?);
+                    Ok(Some(Answer::States { id, states }))
+                });
+            }
+            Request::Back { session, state } => {
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    session.back(&state).await.map_err(HubError::from)?;
+                    Ok(done(id))
+                });
+            }
+            Request::Fork { session, new, state } => {
                 self.voice.place.admit()?;
                 let from = session.unwrap_or_else(|| self.names.usual.clone());
                 let entry = self.session(Some(from.clone())).await?;
                 let (place, names) = (self.voice.place.clone(), self.names.clone());
                 return self.in_turn(&entry, asked(), tasks, async move {
-                    let session = state::fork(&*place, &names, &from, new).await?;
+                    let session = state::fork(&*place, &names, &from, new, state).await?;
                     Ok(Some(Answer::Opened { id, session }))
                 });
             }

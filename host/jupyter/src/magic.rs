@@ -9,7 +9,7 @@ use std::{
 
 use cellar_config::Folders;
 use cellar_core::files::replace;
-use cellar_engine::{Error, Language, Session, Snapshot};
+use cellar_engine::{Error, Language, Session, Snapshot, states::StateList};
 
 /// First word of every magic of this kernel.
 const WORD: &str = "%cellar";
@@ -21,6 +21,9 @@ const ENDING: &str = ".snapshot";
 const NAME_CHARACTERS_MAX: usize = 100;
 
 const HELP: &str = "\
+%cellar back [N]        undo: memory and private files as they were before the last N cells, 1 unless given
+%cellar states          list the states that are kept: every end of a cell is one
+%cellar to STATE        go back to a state, or forth, by its number or name
 %cellar snapshot NAME   keep the state of this notebook: names, closures, generators, whatever lives in memory
 %cellar restore NAME    go back to a state that was kept, in this notebook or in another one; files stay as they are
 %cellar snapshots       list the states that are kept
@@ -80,6 +83,12 @@ pub(crate) async fn run(
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
     match words[..] {
         [] | ["help"] => Ok(HELP.to_owned()),
+        ["back"] => go_to(session, "~1").await,
+        ["back", steps] if steps.bytes().all(|byte| byte.is_ascii_digit()) => {
+            go_to(session, &format!("~{steps}")).await
+        }
+        ["to", state] => go_to(session, state).await,
+        ["states"] => Ok(states(&session.states().await?)),
         ["snapshot", name] => {
             let path = file(folders, name)?;
             let snapshot = session.snapshot().await?;
@@ -125,9 +134,40 @@ pub(crate) async fn run(
             session.reset(language);
             Ok("this notebook begins afresh\n".to_owned())
         }
+        ["to"] => Err(usage(format!("{line} needs a state; see %cellar states"))),
         ["snapshot" | "restore" | "fork"] => Err(usage(format!("{line} needs a name"))),
         _ => Err(usage(format!("there is no `{line}`"))),
     }
+}
+
+/// Goes to a state. Returns a report that names what does not change.
+async fn go_to(session: &Session, state: &str) -> Result<String, MagicError> {
+    let outside = session.states().await?.outside;
+    let info = session.back(state).await?;
+    let stays = match outside.is_empty() {
+        true => String::new(),
+        false => format!("; granted folders stay as they are: {}", outside.join(", ")),
+    };
+    let cell = info.cell.map(|cell| format!(", the end of cell {cell}")).unwrap_or_default();
+    Ok(format!("this notebook is at state {}{cell}{stays}\n", info.number))
+}
+
+/// Lists states, one a line.
+fn states(list: &StateList) -> String {
+    if list.states.is_empty() {
+        return "no states are kept yet\n".to_owned();
+    }
+    let mut text = String::new();
+    for state in &list.states {
+        let mark = if list.current == Some(state.number) { "*" } else { " " };
+        let cell = state.cell.map(|cell| format!("cell {cell}")).unwrap_or_default();
+        let parent = state.parent.map(|parent| format!("from {parent}")).unwrap_or_default();
+        let name = state.name.as_deref().unwrap_or_default();
+        let line = format!("{mark} {:>4}  {parent:<10}  {cell:<10}  {name}", state.number);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 async fn blocking<T: Send + 'static>(

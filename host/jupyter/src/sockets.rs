@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cellar_bridges::Doors;
 use cellar_config::{Folders, Overrides, Progress, SessionRequest};
 use cellar_core::sync::lock;
-use cellar_engine::Language;
+use cellar_engine::{Language, config::HistoryOptions};
 use cellar_hub::OwnSession;
 use futures::future::BoxFuture;
 use rustix::io::Errno;
@@ -54,6 +54,8 @@ pub struct KernelConfig {
 pub async fn serve(config: KernelConfig, connection: Connection, doors: Arc<dyn Doors>) -> Result<(), KernelError> {
     let KernelConfig { folders, mut overrides, language, progress } = config;
     overrides.input = true;
+    // Whoever works at a prompt wants to undo.
+    overrides.history = Some(HistoryOptions::default());
     // Nobody at a prompt expects a limit of which nothing was said.
     overrides.untimed = true;
     let limits = overrides.file()?.limits;

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from . import events
 from .aio import AsyncRun, AsyncSandbox
-from .cells import Cell, Options, Snapshot
+from .cells import Cell, Options, Snapshot, State
 from .engine import configure
 from .errors import CellFailed, SandboxError
 from .functions import HttpRequest, HttpResponse
@@ -23,5 +23,5 @@ from .tools import Tool
 
 __all__ = [
     "AsyncRun", "AsyncSandbox", "Cell", "CellError", "CellFailed", "CellResult", "Entry", "HttpRequest", "HttpResponse", "Image", "Options", "Result", "Run",
-    "Sandbox", "SandboxError", "SandboxFunction", "Snapshot", "Tool", "Usage", "Variable", "configure", "events", "replay",
+    "Sandbox", "SandboxError", "SandboxFunction", "Snapshot", "State", "Tool", "Usage", "Variable", "configure", "events", "replay",
 ]

@@ -6,7 +6,9 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .cells import Cells, Options, Snapshot, language_code, path_of_snapshot, settings_of
+from .cells import (
+    Cells, Options, Snapshot, State, language_code, path_of_snapshot, settings_of, state_named, states_of,
+)
 from .errors import SandboxError
 from .events import Event, InputRequest
 from .frames import binding, feather_of, frame_of, giving_out, is_frame, new_path, shown, taking_in
@@ -194,7 +196,11 @@ class AsyncSandbox:
 
     async def fork(self, name: str | None = None) -> AsyncSandbox:
         """A sandbox that begins with the state of this one: see `Sandbox.fork`."""
-        members = {} if name is None else {"new": name}
+        return await self._forked(name)
+
+    async def _forked(self, name: str | None, **members: Json) -> AsyncSandbox:
+        if name is not None:
+            members["new"] = name
         opened = await self._ask("fork", session=self.name, **members)
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -215,6 +221,18 @@ class AsyncSandbox:
     async def rewind(self, snapshot: Snapshot | str | os.PathLike[str]) -> None:
         """Takes it back to a snapshot."""
         await self._ask("restore", session=self.name, file=path_of_snapshot(snapshot))
+
+    async def states(self) -> list[State]:
+        """The states that are kept: see `Sandbox.states`."""
+        return states_of(await self._ask("states", session=self.name))
+
+    async def back(self, state: State | int | str = "~1") -> None:
+        """Takes it back to a state, with its files: see `Sandbox.back`."""
+        await self._ask("back", session=self.name, state=state_named(state))
+
+    async def branch(self, state: State | int | str, name: str | None = None) -> AsyncSandbox:
+        """A sandbox that begins with a state of this one, and with the files of that instant."""
+        return await self._forked(name, state=state_named(state))
 
     async def close(self) -> None:
         """Ends it and its runs."""

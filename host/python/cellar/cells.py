@@ -10,7 +10,7 @@ from .errors import SandboxError
 from .functions import Function, HttpRequest, functions_of
 from .tools import Tool, plain, tool_of
 
-__all__ = ["Cell", "Cells", "Language", "Options", "Settings", "Snapshot"]
+__all__ = ["Cell", "Cells", "Language", "Options", "Settings", "Snapshot", "State"]
 
 Json = Any
 Language = Literal["py", "js", "python", "javascript"]
@@ -92,6 +92,8 @@ class Options(TypedDict, total=False):
     """More of a `cellar.toml`, or the path of one in the place of all other grants."""
     snapshot: Snapshot | str | os.PathLike[str]
     """The state that it begins with."""
+    history: int
+    """The latest states that are kept, each the end of a cell: see `Sandbox.states`. None are unless given."""
     name: str
     store: str | os.PathLike[str]
     """A folder in which its state is kept, by its name, when it is closed, and from which it goes on when it is opened again."""
@@ -169,11 +171,47 @@ def _grants(options: Options) -> dict[str, Json]:
     session: dict[str, Json] = dict(granted.get("session", {}))
     if options.get("data"):
         session["guests"] = ["python-data"]
+    if "history" in options:
+        session["history"] = options["history"]
     if "bindings" in options:
         session["python"] = {**session.get("python", {}), "bindings": dict(options["bindings"])}
     if session:
         granted["session"] = session
     return granted
+
+
+class State(NamedTuple):
+    """A state of a sandbox that is kept: the end of a cell, memory and files of one instant."""
+
+    state: int
+    """Its number."""
+    parent: int | None
+    """The state that it came from, or the nearest one before that is still kept."""
+    time: int
+    """Seconds since the Unix epoch."""
+    cell: int | None
+    language: str | None
+    size: int
+    """Bytes of its memory and its files."""
+    name: str | None
+    is_current: bool
+    """True if the sandbox is at it."""
+
+
+def states_of(answer: Mapping[str, Json]) -> list[State]:
+    """The states that an answer tells of, the oldest first."""
+    return [
+        State(
+            one["state"], one["parent"], one["time"], one["cell"], one["language"], one["bytes"], one["name"],
+            one["state"] == answer["current"],
+        )
+        for one in answer["states"]
+    ]
+
+
+def state_named(state: State | int | str) -> str:
+    """A state as a request names it."""
+    return str(state.state if isinstance(state, State) else state)
 
 
 class Snapshot:

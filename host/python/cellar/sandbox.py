@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .cells import (
-    Cells, Options, Settings, Snapshot, call_of, cells_of, language_code, path_of, path_of_snapshot, settings_of, source_of,
+    Cells, Options, Settings, Snapshot, State, call_of, cells_of, language_code, path_of, path_of_snapshot,
+    settings_of, source_of, state_named, states_of,
 )
 from .errors import SandboxError
 from .events import Event, InputRequest, event_of
@@ -259,8 +260,12 @@ class Sandbox:
         '(1, 4)'
         '1'
         """
+        return self._forked(name)
+
+    def _forked(self, name: str | None, **members: Json) -> Sandbox:
         link = self._open()
-        members = {} if name is None else {"new": name}
+        if name is not None:
+            members["new"] = name
         opened = self._ask("fork", session=self.name, **members)
         made = object.__new__(type(self))
         made.language, made.name, made._link = self.language, opened["session"], link
@@ -288,6 +293,28 @@ class Sandbox:
     def rewind(self, snapshot: Snapshot | str | os.PathLike[str]) -> None:
         """Takes it back to a snapshot. Files stay as they are."""
         self._ask("restore", session=self.name, file=path_of_snapshot(snapshot))
+
+    def states(self) -> list[State]:
+        """The states that are kept, the oldest first: every end of a cell is one, with the files of that instant.
+
+        >>> from cellar import Sandbox
+        >>> with Sandbox(history=10) as s:
+        ...     _ = s.run(["x = 1", "open('f', 'w').write('one')", "x = 2"])
+        ...     [(state.state, state.parent) for state in s.states()]
+        ...     s.back(2)
+        ...     s["x"], s.run("open('f').read()").text
+        [(1, None), (2, 1), (3, 2)]
+        (1, "'one'")
+        """
+        return states_of(self._ask("states", session=self.name))
+
+    def back(self, state: State | int | str = "~1") -> None:
+        """Takes it back to a state, with its files: by number, by name, or one state back. Granted folders stay as they are."""
+        self._ask("back", session=self.name, state=state_named(state))
+
+    def branch(self, state: State | int | str, name: str | None = None) -> Sandbox:
+        """A sandbox of its own that begins with a state of this one, and with the files of that instant."""
+        return self._forked(name, state=state_named(state))
 
     def hibernate(self) -> None:
         """Gives its memory back until it is used again."""

@@ -74,6 +74,7 @@ impl Recipient {
             | Answer::Outputs { id, .. }
             | Answer::Value { id, .. }
             | Answer::Origins { id, .. }
+            | Answer::States { id, .. }
             | Answer::Error { id, .. } => request(id),
             Answer::Call { .. } | Answer::CallCancelled { .. } | Answer::Background { .. } => Recipient::Handler,
             Answer::Hello { .. } => Recipient::Nobody,

@@ -10,6 +10,7 @@ mod openapi;
 mod operations;
 mod runs;
 mod sessions;
+mod states;
 mod stdio;
 mod stores;
 mod stream;

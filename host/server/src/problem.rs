@@ -196,6 +196,7 @@ fn of_hub(error: &HubError) -> Problem {
 fn of_engine(error: &Error) -> Problem {
     let (status, is_soon) = match error {
         Error::SessionUnknown(_) => return Problem::unknown("session"),
+        Error::StateUnknown(_) => return Problem::unknown("state"),
         Error::InputRequest(_) => return Problem::unknown("request for input"),
         Error::Request(_) | Error::SessionName(_) => (StatusCode::BAD_REQUEST, false),
         Error::Deadlock { .. }

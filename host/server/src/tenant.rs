@@ -428,12 +428,24 @@ impl Tenant {
 
     /// Opens a session with the state of another one.
     pub(crate) async fn fork(&self, from: &str, new: Option<String>) -> Result<String, Problem> {
+        self.begin_with(from, None, new).await
+    }
+
+    /// Opens a session with a state of another one that is kept.
+    pub(crate) async fn branch(&self, from: &str, state: &str, new: Option<String>) -> Result<String, Problem> {
+        self.begin_with(from, Some(state), new).await
+    }
+
+    async fn begin_with(&self, from: &str, state: Option<&str>, new: Option<String>) -> Result<String, Problem> {
         self.quotas.admit_bytes()?;
         self.session(from).await?;
         let name = new.unwrap_or_else(|| minted("ses"));
         let _turn = self.waking.lock().await;
         self.make_room(from).await?;
-        self.hub.fork(from, Some(name.clone())).await?;
+        match state {
+            Some(state) => self.hub.branch(from, state, Some(name.clone())).await?,
+            None => self.hub.fork(from, Some(name.clone())).await?,
+        };
         let served = self.served(from);
         // It has a workspace of its own, and ends as the one that it was made of.
         let opening = Opening { beside: None, ..served.opening };

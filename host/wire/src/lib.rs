@@ -44,9 +44,10 @@ pub use schema::Shape;
 pub use server::{
     CallJson, CompletionJson, CompletionsJson, FileJson, IDLE_AFTER_MAX, RunBody, RunJson, ServedSessionJson,
     SessionGrants, SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body,
-    input_body, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
+    input_body, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, state_body,
+    times_body,
 };
-pub use session::StoredSessionJson;
+pub use session::{FileChangeJson, NameChangeJson, StateDiffJson, StateJson, StatesJson, StoredSessionJson};
 pub use stdio::{
     Answer, Caller, Grants, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, is_snapshot_name,
     request_from_json, request_types,

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
     ArtifactJson, CollectedJson, DatasetJson, DoctorJson, EventJson, Line, OriginsJson, OutputsJson, PulledJson,
-    PushedJson, ResultJson, StoredSessionJson, VerifiedJson, WaitingCallsJson,
+    PushedJson, ResultJson, StateDiffJson, StatesJson, StoredSessionJson, VerifiedJson, WaitingCallsJson,
     request::RunJson,
     stdio::{Answer, RequestJson},
 };
@@ -33,6 +33,10 @@ pub enum Shape {
     Doctor,
     /// Output of `cellar session list --json`.
     Sessions,
+    /// Output of `cellar session log --json`.
+    States,
+    /// Output of `cellar session diff --json`.
+    StateDiff,
     /// Output of `cellar artifact list --json`.
     Artifacts,
     /// Output of `cellar artifact put --json`.
@@ -65,7 +69,7 @@ impl fmt::Display for Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 20] = [
+    pub const ALL: [Shape; 22] = [
         Shape::Run,
         Shape::Event,
         Shape::Result,
@@ -75,6 +79,8 @@ impl Shape {
         Shape::Answer,
         Shape::Doctor,
         Shape::Sessions,
+        Shape::States,
+        Shape::StateDiff,
         Shape::Artifacts,
         Shape::Artifact,
         Shape::Collected,
@@ -100,6 +106,8 @@ impl Shape {
             Shape::Answer => "answer",
             Shape::Doctor => "doctor",
             Shape::Sessions => "sessions",
+            Shape::States => "states",
+            Shape::StateDiff => "state-diff",
             Shape::Artifacts => "artifacts",
             Shape::Artifact => "artifact",
             Shape::Collected => "collected",
@@ -131,6 +139,8 @@ impl Shape {
             Shape::Answer => "A line that `cellar stdio` writes",
             Shape::Doctor => "What `cellar doctor --json` prints",
             Shape::Sessions => "What `cellar session list --json` prints",
+            Shape::States => "What `cellar session log --json` prints",
+            Shape::StateDiff => "What `cellar session diff --json` prints",
             Shape::Artifacts => "What `cellar artifact list --json` prints",
             Shape::Artifact => "What `cellar artifact put --json` prints",
             Shape::Collected => "What `cellar artifact gc --json` prints",
@@ -157,6 +167,8 @@ impl Shape {
             Shape::Line => written::<Line>(),
             Shape::Doctor => written::<DoctorJson>(),
             Shape::Sessions => written::<Vec<StoredSessionJson>>(),
+            Shape::States => written::<StatesJson>(),
+            Shape::StateDiff => written::<StateDiffJson>(),
             Shape::Artifacts => written::<Vec<ArtifactJson>>(),
             Shape::Artifact => written::<ArtifactJson>(),
             Shape::Collected => written::<CollectedJson>(),

@@ -28,7 +28,7 @@ use crate::{
     stdio::{Grants, reply_result, tools},
 };
 
-use bodies::{FORK, INPUT, LOOK, NEW_EVAL, NEW_RUN, NEW_SESSION, REPLY, RESET, REWIND, SESSION_CHANGE};
+use bodies::{FORK, INPUT, LOOK, NEW_EVAL, NEW_RUN, NEW_SESSION, REPLY, RESET, REWIND, SESSION_CHANGE, STATE_CHANGE};
 
 pub use bodies::server_schemas;
 
@@ -409,6 +409,17 @@ pub fn reset_body(bytes: &[u8]) -> Result<Vec<Language>, Invalid> {
 /// Every fault, with its path and what was expected there.
 pub fn fork_body(bytes: &[u8]) -> Result<Option<String>, Invalid> {
     read(&FORK, bytes, |members, problems| Some(members.text("session", problems)))
+}
+
+/// Reads the new name of a state, or null for none, and whether it is pinned.
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub fn state_body(bytes: &[u8]) -> Result<(Option<Option<String>>, Option<bool>), Invalid> {
+    read(&STATE_CHANGE, bytes, |members, problems| {
+        let name = members.get("name", problems).map(|_| members.text("name", problems));
+        Some((name, members.boolean("pinned", problems)))
+    })
 }
 
 /// Reads the id of a snapshot.

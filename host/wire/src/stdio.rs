@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StreamJson,
+    EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StatesJson, StreamJson,
     request::{CELLS, cells, languages},
 };
 use crate::{
@@ -65,6 +65,12 @@ pub enum Answer {
     Opened { id: Option<String>, session: String },
     /// The sessions that are open, by their names.
     Sessions { id: Option<String>, sessions: Vec<OpenSessionJson> },
+    /// The states of a session that are kept.
+    States {
+        id: Option<String>,
+        #[serde(flatten)]
+        states: StatesJson,
+    },
     /// A request that has nothing to say was carried out.
     Done { id: Option<String> },
     /// Something happened in a run.
@@ -133,7 +139,7 @@ const fn range(range: &RangeInclusive<u64>) -> Kind {
 }
 
 /// Lines that callers write, by their types.
-static REQUESTS: [Object; 14] = [
+static REQUESTS: [Object; 16] = [
     Object::new(
         "open",
         "Opens a session, and is answered by `opened`.",
@@ -231,7 +237,31 @@ static REQUESTS: [Object; 14] = [
     Object::new(
         "fork",
         "Opens a session with the state of another one, its grants and tools, and is answered by `opened`.",
-        &[ID, SESSION, member("new", NAME, "The name of the fork; made up when absent.")],
+        &[
+            ID,
+            SESSION,
+            member("new", NAME, "The name of the fork; made up when absent."),
+            member(
+                "state",
+                NAME,
+                "The state that it begins with, by number or name, with the files of then; the present one unless given.",
+            ),
+        ],
+    ),
+    Object::new(
+        "states",
+        "Asks for the states of a session that are kept, each the end of a cell, and is answered by `states`.",
+        &[ID, SESSION],
+    ),
+    Object::new(
+        "back",
+        "Takes a session back to a state, with its files.",
+        &[
+            ID,
+            SESSION,
+            member("state", NAME, "Its number or its name; `~1` is one back.")
+                .required("the number or the name of a state"),
+        ],
     ),
     Object::new("sessions", "Lists the sessions that are open.", &[ID]),
     Object::new("close", "Ends a session and its runs.", &[ID, SESSION]),
@@ -305,8 +335,12 @@ pub enum Request<G> {
     Snapshot { session: Option<String>, file: PathBuf },
     /// Takes a session back to a snapshot.
     Restore { session: Option<String>, file: PathBuf },
-    /// Opens a session with the state of another one.
-    Fork { session: Option<String>, new: Option<String> },
+    /// Opens a session with the state of another one: the present one, or one that is kept.
+    Fork { session: Option<String>, new: Option<String>, state: Option<String> },
+    /// Asks for the states of a session that are kept.
+    States { session: Option<String> },
+    /// Takes a session back to a state.
+    Back { session: Option<String>, state: String },
     /// Lists the sessions that are open.
     Sessions,
     /// Ends a session and its runs.
@@ -439,8 +473,13 @@ fn request<G: Grants>(
             })
         }
         "fork" => {
-            let new = members.text("new", problems);
-            Some(Request::Fork { session: session(problems), new })
+            let (new, state) = (members.text("new", problems), members.text("state", problems));
+            Some(Request::Fork { session: session(problems), new, state })
+        }
+        "states" => Some(Request::States { session: session(problems) }),
+        "back" => {
+            let session = session(problems);
+            Some(Request::Back { session, state: members.text("state", problems)? })
         }
         "sessions" => Some(Request::Sessions),
         _ => Some(Request::Close { session: session(problems) }),

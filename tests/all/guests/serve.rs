@@ -34,6 +34,7 @@ mod proxy;
 mod quotas;
 mod scopes;
 mod second;
+mod states;
 mod tar;
 mod tenants;
 mod workers;

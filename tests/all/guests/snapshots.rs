@@ -316,7 +316,7 @@ fn rewinding_undoes_what_cells_did_to_memory() {
 
 /// Tools that answer when they are let.
 #[derive(Clone)]
-struct Gate(Arc<Semaphore>);
+pub(crate) struct Gate(pub(crate) Arc<Semaphore>);
 
 impl Bridges for Gate {
     fn call(&self, call: Call, _caller: Caller) -> CallFuture {

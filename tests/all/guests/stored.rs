@@ -252,7 +252,7 @@ fn killing_the_process_loses_nothing_that_was_stored() {
     }
     // Nothing is left of what was being written.
     let names: Vec<_> = std::fs::read_dir(store.path().join("a")).expect("the session").flatten().collect();
-    assert_eq!(names.len(), 4, "{names:?}");
+    assert_eq!(names.len(), 5, "{names:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use cellar_bridges::{Command, Confirm, Llm, McpServer, McpTransport, Options, Sc
 use cellar_engine::{
     GuestName, Language,
     audit::AuditBounds,
-    config::{KernelMode, Seed, Stops},
+    config::{HistoryOptions, KernelMode, Seed, Stops},
     files::{Access, Mount},
     limits::{INPUT_IDLE_TIMEOUT_MAX, LIMITS, LimitSettings},
     results::OutputPolicy,
@@ -30,12 +30,15 @@ use cellar_wire::{
     json::Node,
 };
 
-use super::{ArtifactsTable, AuditTable, Config, HostTable, SessionTable, Template, text_of};
+use super::{ArtifactsTable, AuditTable, Config, History, HostTable, SessionTable, Template, text_of};
 
 /// Keys of the remote store of artifacts: its URL, and its options.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+/// States of a session that may be kept, and MiB of them.
+const STATES_MAX: u64 = 10_000;
+const HISTORY_MIB_MAX: u64 = 1 << 20;
 /// Kernels that a host may be given room for.
 const KERNELS_MAX: u64 = 2_048;
 /// MiB of a file of the audit log, and files of it besides the one that is written to.
@@ -195,6 +198,7 @@ impl Parser<'_> {
             "aliases",
             "charts",
             "guests",
+            "history",
             "kernel_mode",
             "languages",
             "output_policy",
@@ -223,6 +227,7 @@ impl Parser<'_> {
         let seconds = fields.get("input_timeout").and_then(|at| at.integer(1..=longest, &mut self.problems));
         table.input_timeout = seconds;
         table.aliases = fields.get("aliases").map(|at| at.texts("path", &mut self.problems).unwrap_or_default());
+        table.history = fields.get("history").and_then(|at| self.history(&at));
         table.charts = fields.get("charts").and_then(|at| at.boolean(&mut self.problems));
         if let Some(at) = fields.get("guests") {
             for name in at.texts("guest", &mut self.problems).unwrap_or_default() {
@@ -254,6 +259,29 @@ impl Parser<'_> {
         }
         let spawns = self.spawns(&fields);
         Some((table, spawns))
+    }
+
+    /// A number of states, or the rules by which they are kept.
+    fn history(&mut self, at: &At<'_>) -> Option<History> {
+        let count = |at: &At<'_>, least, problems: &mut Problems| {
+            at.integer(least..=STATES_MAX, problems).and_then(|count| u32::try_from(count).ok())
+        };
+        let usual = HistoryOptions::default();
+        if !matches!(at.node, Node::Object(_)) {
+            return Some(match count(at, 0, &mut self.problems)? {
+                0 => History::Off,
+                last => History::Kept(HistoryOptions { last, ..usual }),
+            });
+        }
+        let fields = at.fields(&["last", "every", "mib"], &mut self.problems)?;
+        let last = fields.get("last").and_then(|at| count(&at, 1, &mut self.problems));
+        let every = fields.get("every").and_then(|at| count(&at, 1, &mut self.problems));
+        let mib = fields.get("mib").and_then(|at| at.integer(1..=HISTORY_MIB_MAX, &mut self.problems));
+        Some(History::Kept(HistoryOptions {
+            last: last.unwrap_or(usual.last),
+            every,
+            bytes_max: mib.map_or(usual.bytes_max, |mib| mib.saturating_mul(1 << 20)),
+        }))
     }
 
     fn seed(&mut self, at: &At<'_>) -> Option<Seed> {

@@ -91,17 +91,22 @@ pub trait Place: Send + Sync + 'static {
         Box::pin(async move { Ok(self.hub().session(name)?) })
     }
 
-    /// Opens a session with the state of another one, and returns what the caller and the hub call it. The caller has named
+    /// Opens a session with a state of another one, the present one unless named, and returns what the caller and the hub call it. The caller has named
     /// it so, or nothing, and then `unnamed` is a name that it does not use.
     fn fork<'a>(
         &'a self,
         from: &'a str,
+        state: Option<&'a str>,
         named: Option<String>,
         unnamed: String,
     ) -> BoxFuture<'a, Result<(String, String), LineError>> {
         Box::pin(async move {
             let own = named.unwrap_or(unnamed);
-            let name = self.hub().fork(from, Some(self.session_name(&own))).await?;
+            let new = Some(self.session_name(&own));
+            let name = match state {
+                Some(state) => self.hub().branch(from, state, new).await?,
+                None => self.hub().fork(from, new).await?,
+            };
             Ok((own, name))
         })
     }

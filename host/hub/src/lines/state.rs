@@ -27,15 +27,16 @@ pub(super) async fn save(place: &impl Place, session: &Session, file: PathBuf) -
     place.write_snapshot(snapshot, file).await
 }
 
-/// Opens a session with the state of another one, and returns its name.
+/// Opens a session with a state of another one, the present one unless named, and returns its name.
 pub(super) async fn fork(
     place: &impl Place,
     names: &Names,
     from: &str,
     new: Option<String>,
+    state: Option<String>,
 ) -> Result<String, LineError> {
     let (from, unnamed) = (names.session(from)?, names.new_session(new.clone())?);
-    let (own, name) = place.fork(&from, new, unnamed).await?;
+    let (own, name) = place.fork(&from, state.as_deref(), new, unnamed).await?;
     names.opened(&own, name);
     Ok(own)
 }

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 
-use super::{admin, approvals, calls, datasets, files, looks, runs, sessions, stdio, stores};
+use super::{admin, approvals, calls, datasets, files, looks, runs, sessions, states, stdio, stores};
 use crate::{
     access::Scope,
     http::{Call, names},
@@ -137,6 +137,16 @@ const fn post(
     Operation { method: "POST", path, scope: Scope::Run, summary, query: &[], body, answer, handler }
 }
 
+const fn patch(
+    path: &'static str,
+    summary: &'static str,
+    body: (&'static str, &'static str),
+    content: Content,
+    handler: Handler,
+) -> Operation {
+    Operation { method: "PATCH", ..post(path, summary, Some(body), (200, content), handler) }
+}
+
 const fn delete(path: &'static str, summary: &'static str, handler: Handler) -> Operation {
     let answer = (204, Content::Empty);
     Operation { method: "DELETE", path, scope: Scope::Run, summary, query: &[], body: None, answer, handler }
@@ -171,16 +181,13 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         handler!(sessions::create),
     ),
     get("/v1/sessions/{session}", "Show a session", Content::Json("Session"), handler!(sessions::show, session)),
-    Operation {
-        method: "PATCH",
-        path: "/v1/sessions/{session}",
-        scope: Scope::Run,
-        summary: "Change when a session is put to sleep, and when it ends",
-        query: &[],
-        body: Some(("SessionChange", r#"{"idleAfter": 120, "expiresAt": null}"#)),
-        answer: (200, Content::Json("Session")),
-        handler: handler!(sessions::change, session),
-    },
+    patch(
+        "/v1/sessions/{session}",
+        "Change when a session is put to sleep, and when it ends",
+        ("SessionChange", r#"{"idleAfter": 120, "expiresAt": null}"#),
+        Content::Json("Session"),
+        handler!(sessions::change, session),
+    ),
     delete("/v1/sessions/{session}", "End and remove a session", handler!(sessions::delete, session)),
     post(
         "/v1/sessions/{session}/runs",
@@ -266,6 +273,44 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         (204, Content::Empty),
         handler!(sessions::rewind, session),
     ),
+    get(
+        "/v1/sessions/{session}/states",
+        "List the states of a session that are kept, the oldest first",
+        Content::Json("States"),
+        handler!(states::list, session),
+    ),
+    patch(
+        "/v1/sessions/{session}/states/{state}",
+        "Name or pin a state",
+        ("StateChange", r#"{"name": "before", "pinned": true}"#),
+        Content::Json("State"),
+        handler!(states::change, session, state),
+    ),
+    delete("/v1/sessions/{session}/states/{state}", "Forget a state", handler!(states::forget, session, state)),
+    post(
+        "/v1/sessions/{session}/states/{state}/back",
+        "Take a session back to a state, with its files",
+        None,
+        (200, Content::Json("State")),
+        handler!(states::back, session, state),
+    ),
+    post(
+        "/v1/sessions/{session}/states/{state}/branch",
+        "Make a session with a state of another one, and its files of then",
+        Some(("Fork", "{}")),
+        (201, Content::Json("Session")),
+        handler!(states::branch, session, state),
+    ),
+    // The session's own code shows its values.
+    Operation {
+        scope: Scope::Run,
+        ..get(
+            "/v1/sessions/{session}/states/{state}/diff/{other}",
+            "Compare a state with another one: names of variables, and files",
+            Content::Json("StateDiff"),
+            handler!(states::diff, session, state, other),
+        )
+    },
     post(
         "/v1/sessions/{session}/snapshots",
         "Keep the state of a session",
@@ -465,8 +510,13 @@ pub(crate) static OPERATIONS: &[Operation] = &[
 impl Operation {
     /// True if it begins work, which a server that is about to stop refuses.
     pub(crate) fn starts_work(&self) -> bool {
-        const BEGIN: [&str; 4] =
-            ["/v1/eval", "/v1/sessions", "/v1/sessions/{session}/runs", "/v1/sessions/{session}/fork"];
+        const BEGIN: [&str; 5] = [
+            "/v1/eval",
+            "/v1/sessions",
+            "/v1/sessions/{session}/runs",
+            "/v1/sessions/{session}/fork",
+            "/v1/sessions/{session}/states/{state}/branch",
+        ];
         self.method == "POST" && BEGIN.contains(&self.path)
     }
 
@@ -553,46 +603,4 @@ impl Routed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_find_what_they_are_for() {
-        let check = |path: &str, expected: &[&str]| {
-            let names: Vec<&str> = path.split('/').collect();
-            let found: Vec<&str> = at(&names).map(|(operation, _)| operation.method).collect();
-            assert_eq!(found, expected, "{path}");
-        };
-        check("eval", &["POST"]);
-        check("sessions", &["GET", "POST"]);
-        check("sessions/a", &["GET", "PATCH", "DELETE"]);
-        check("sessions/a/files", &["GET", "PUT", "DELETE"]);
-        check("sessions/a/files/b/c", &["GET", "PUT", "DELETE"]);
-        check("sessions/a/b", &[]);
-        check("runs", &[]);
-        check("runs/a/events/b", &[]);
-        check("", &[]);
-    }
-    #[test]
-    fn handlers_take_the_names_of_their_paths() {
-        for operation in OPERATIONS {
-            let named = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-            assert_eq!(named.collect::<Vec<_>>(), operation.names(), "{} {}", operation.method, operation.path);
-        }
-        let names = |path: &[&str]| at(path).map(|(_, names)| names).next();
-        let names_are = |named: &[&str], rest: &[&str]| {
-            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            Some(Names { named: owned(named), rest: owned(rest) })
-        };
-        assert_eq!(names(&["sessions", "a", "variables", "x"]), names_are(&["a", "x"], &[]));
-        assert_eq!(names(&["sessions", "a", "files", "b", ""]), names_are(&["a"], &["b", ""]));
-        assert_eq!(names(&["sessions", "a", "files"]), names_are(&["a"], &[]));
-    }
-
-    #[test]
-    fn no_operation_stands_there_twice() {
-        let mut all: Vec<_> = OPERATIONS.iter().map(|operation| (operation.path, operation.method)).collect();
-        all.sort_unstable();
-        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
-    }
-}
+mod tests;

@@ -38,7 +38,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
     created(&call.tenant, &name).await
 }
 
-async fn created(tenant: &Tenant, name: &str) -> Answer {
+pub(super) async fn created(tenant: &Tenant, name: &str) -> Answer {
     let mut response = answers::json(StatusCode::CREATED, &tenant.describe(name).await?)?;
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{name}")) {
         response.headers_mut().insert(header::LOCATION, place);

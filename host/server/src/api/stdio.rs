@@ -268,17 +268,25 @@ impl Place for Remote {
     fn fork<'a>(
         &'a self,
         from: &'a str,
+        state: Option<&'a str>,
         named: Option<String>,
         unnamed: String,
     ) -> BoxFuture<'a, Result<(String, String), LineError>> {
         Box::pin(async move {
             if self.is_kept(from) {
                 // That of a session that is kept is kept, by the name that it has for everybody.
-                let name = self.tenant.fork(from, named).await?;
+                let name = match state {
+                    Some(state) => self.tenant.branch(from, state, named).await?,
+                    None => self.tenant.fork(from, named).await?,
+                };
                 return Ok((name.clone(), name));
             }
             let own = named.unwrap_or(unnamed);
-            let name = self.tenant.hub.fork(from, Some(self.session_name(&own))).await?;
+            let new = Some(self.session_name(&own));
+            let name = match state {
+                Some(state) => self.tenant.hub.branch(from, state, new).await?,
+                None => self.tenant.hub.fork(from, new).await?,
+            };
             Ok((own, name))
         })
     }

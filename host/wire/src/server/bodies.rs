@@ -11,7 +11,8 @@ use super::{
     SnapshotJson, TEXT_BYTES_MAX, VariableJson,
 };
 use crate::{
-    DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, WaitingCallsJson,
+    DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, StateDiffJson, StatesJson,
+    WaitingCallsJson,
     approval::DECISION,
     lineage::{self, PRODUCER, SEEN},
     object::{Kind, Member, Object, Text, member},
@@ -114,6 +115,14 @@ pub(super) static REPLY: Object = Object::new(
 pub(super) static RESET: Object = Object::new("Reset", "What of a session is reset.", &[LANGUAGE]);
 pub(super) static FORK: Object =
     Object::new("Fork", "A fork to make.", &[member("session", NAME, "Its name; made up when absent.")]);
+pub(super) static STATE_CHANGE: Object = Object::new(
+    "StateChange",
+    "The name of a state, and whether it is kept whatever comes after. What is absent stays as it is.",
+    &[
+        member("name", Kind::TextOrNull(Text::ANY.at_most(NAME_BYTES_MAX)), "Its name; null for none."),
+        member("pinned", Kind::Flag, "Whether it is kept until it is unpinned or forgotten."),
+    ],
+);
 pub(super) static REWIND: Object = Object::new(
     "Rewind",
     "A snapshot to take a session back to.",
@@ -232,15 +241,29 @@ pub fn server_schemas() -> Map<String, Value> {
         if for_write { settings.for_serialize() } else { settings.for_deserialize() }
     };
     let mut read: SchemaGenerator = settings(false).into_generator();
-    for body in
-        [&NEW_SESSION, &SESSION_CHANGE, &NEW_RUN, &NEW_EVAL, &INPUT, &REPLY, &RESET, &FORK, &REWIND, &LOOK, &DECISION]
-    {
+    let bodies = [
+        &NEW_SESSION,
+        &SESSION_CHANGE,
+        &NEW_RUN,
+        &NEW_EVAL,
+        &INPUT,
+        &REPLY,
+        &RESET,
+        &FORK,
+        &STATE_CHANGE,
+        &REWIND,
+        &LOOK,
+        &DECISION,
+    ];
+    for body in bodies {
         let schema = body.schema(None, &mut read).into();
         read.definitions_mut().insert(body.name.to_owned(), schema);
     }
     let mut written: SchemaGenerator = settings(true).into_generator();
     written.subschema_for::<Sessions>();
     written.subschema_for::<Snapshots>();
+    written.subschema_for::<StatesJson>();
+    written.subschema_for::<StateDiffJson>();
     written.subschema_for::<Datasets>();
     written.subschema_for::<DatasetVersions>();
     written.subschema_for::<Calls>();

@@ -11,6 +11,7 @@ const LOOKS: [(&str, &str); 32] = [
     ("GET", "/v1/sessions/{session}/calls"),
     ("GET", "/v1/calls"),
     ("GET", "/v1/sessions/{session}/origins"),
+    ("GET", "/v1/sessions/{session}/states"),
     ("GET", "/v1/sessions/{session}/files/{path}"),
     ("GET", "/v1/runs/{run}"),
     ("GET", "/v1/runs/{run}/events"),

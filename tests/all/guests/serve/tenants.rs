@@ -91,9 +91,16 @@ fn neither_sees_anything_of_the_other() {
         };
         let filled = |id: &str| {
             let path = ids.iter().fold(template.clone(), |path, (name, _)| path.replace(name, id));
-            [("{path}", "f"), ("{name}", "x"), ("{call}", "call-x"), ("{output}", "0")]
-                .iter()
-                .fold(path, |path, (name, value)| path.replace(name, value))
+            [
+                ("{path}", "f"),
+                ("{name}", "x"),
+                ("{state}", "1"),
+                ("{other}", "1"),
+                ("{call}", "call-x"),
+                ("{output}", "0"),
+            ]
+            .iter()
+            .fold(path, |path, (name, value)| path.replace(name, value))
         };
         let others = ask(&blue, &method, &filled(id), body.clone());
         let turned: String = id.chars().rev().collect();
