@@ -170,7 +170,7 @@ fn going_back_is_finished_by_the_next_process() {
     assert!(!session.join("states/going").exists());
 }
 
-/// What is missing or was left by a process that was killed costs the states that need it, and nothing else.
+/// Missing files cost the states that need them, and nothing else; files that no state needs are removed.
 #[test]
 fn states_of_which_something_is_missing_are_left_out() {
     let store = TempDir::new().expect("a folder");
@@ -322,7 +322,7 @@ impl Model {
         }
     }
 
-    /// What a session has of that.
+    /// Names and files of a session.
     async fn of(session: &Session) -> Model {
         let python = "import json, os\nprint(json.dumps({'names': {n: v for n, v in globals().items() if n[0] == 'n' and n[1:].isdigit()}, \
                       'files': {f: (open(f).read() if os.path.isfile(f) else None) for f in os.listdir('/workspace')}}))";
@@ -412,7 +412,7 @@ fn random_trees_are_what_a_model_says_that_copies_everything() {
     });
 }
 
-/// What states share is kept once, and what a state costs is what it changes.
+/// Contents that states share are kept once: a state costs as much as it changes.
 #[test]
 fn contents_are_kept_once() {
     on_runtime(async {
