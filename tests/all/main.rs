@@ -22,6 +22,7 @@ mod output;
 mod remote;
 mod sessions;
 mod stops;
+mod stubs;
 mod support;
 mod tidy;
 mod turns;

@@ -369,6 +369,13 @@
     get: (target, name) => (name in target || typeof name !== "string" || name === "then" ? target[name] : primitive(name)),
   })));
 
+  // ---- tools: finds what cells may call, by what it does
+
+  const toolsCall = (name, given) => [PRIMITIVES_CALL, "tools", name, kit.argumentsText(`tools.${name}`, given)];
+  const search = bridge(undefined, (query, options) => toolsCall("search", { query, ...kit.options("tools.search", options, { limit: "size" }) }));
+  const describe = bridge(undefined, (name) => toolsCall("describe", { name }));
+  define(globalThis, "tools", Object.freeze({ search, describe }));
+
   // ---- input and output
 
   class StdinNotImplementedError extends Error {

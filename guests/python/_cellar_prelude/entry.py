@@ -67,6 +67,7 @@ _GLOBALS = {
     "parallel": pools.parallel,
     "pipeline": pools.pipeline,
     "runtime": primitives.runtime,
+    "tools": primitives.tools,
     "connectors": connectors.connectors,
 }
 

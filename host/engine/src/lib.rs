@@ -92,6 +92,8 @@ pub mod background {
 
 /// Calls that leave cells, and the trait that answers them.
 pub mod bridges {
+    pub use cellar_stubs::{Catalog, SEARCHED_FROM};
+
     pub use crate::{
         contract::bridge::{
             AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, ChannelAnswer, ChannelCall,
@@ -102,6 +104,7 @@ pub mod bridges {
         },
         kernel::calls::Account,
         session::{
+            catalog,
             granted::{Bridges, Caller, NoBridges},
             selfref_pack,
             waits::{Verdict, Wait},

@@ -72,7 +72,7 @@ pub(crate) mod states;
 mod trees;
 pub(crate) mod waits;
 
-pub use builtin::selfref_pack;
+pub use builtin::{catalog, selfref_pack};
 pub use grants::{DiskBudget, FolderGrants, KernelOptions, OutputOptions, SessionConfig, SharedBudgets};
 
 /// Commands that wait for a busy kernel.
@@ -537,7 +537,7 @@ impl Session {
             memory: inner.role.process().map(|process| process.memory.clone()),
             budget: inner.config.shared.memory.clone(),
             _place: inner.role.process().map(|process| process.place.clone()),
-            answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone())),
+            answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone(), language)),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.shared.permits.clone()),
             open_calls: OpenCalls::new(inner.auditor.clone()),

@@ -1,4 +1,4 @@
-"""`runtime`: the primitives that the host has installed, in packs.
+"""`runtime`: the primitives that the host has installed, in packs; `tools`: a search over all that cells may call.
 
 Nothing is kept here: names are looked up by the host when they are called, so that a reset loses none. What
 `runtime.pack.name` gives is a call, and the way to `runtime.pack.name.more`.
@@ -7,7 +7,7 @@ Nothing is kept here: names are looked up by the host when they are called, so t
 import json
 
 import _cellar
-from _cellar_prelude.calls.bridges import Granted, from_json, json_text
+from _cellar_prelude.calls.bridges import Bridge, Granted, from_json, json_text
 
 
 def _specs():
@@ -121,3 +121,44 @@ class _Runtime:
 
 
 runtime = _Runtime()
+
+
+class _Lines(list):
+    """Signatures, shown one below the other."""
+
+    def __repr__(self):
+        return "\n".join(self)
+
+
+class _Stub(str):
+    """A stub, shown as it is."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _prepare_search(query, /, *, limit=None):
+    """Signatures of the tools, primitives and fetches that fit a text best, the best first."""
+    given = {"query": query} if limit is None else {"query": query, "limit": limit}
+    return _cellar.PRIMITIVES_CALL, "tools", "search", json_text(given, "the arguments of tools.search")
+
+
+def _prepare_describe(name, /):
+    """The stub of a tool, a primitive or a fetch: its signature, with its types and what it does."""
+    return _cellar.PRIMITIVES_CALL, "tools", "describe", json_text({"name": name}, "the arguments of tools.describe")
+
+
+class _Tools:
+    """`tools`: finds what cells may call, by what it does."""
+
+    search = Bridge("search", _prepare_search, finish=lambda _tag, payload: _Lines(from_json(payload)))
+    describe = Bridge("describe", _prepare_describe, finish=lambda _tag, payload: _Stub(from_json(payload)))
+
+    def __dir__(self):
+        return ["describe", "search"]
+
+    def __repr__(self):
+        return "<tools: search(text), describe(name)>"
+
+
+tools = _Tools()

@@ -18,7 +18,7 @@ from _cellar_prelude.calls import connectors, pools
 
 _NAMES = frozenset({"llm", "agent", "parallel", "pipeline", "input"})
 # A cell without these words is compiled as it is.
-_MENTIONED = re.compile(r"\b(?:tool|llm|agent|parallel|pipeline|input|runtime)\b")
+_MENTIONED = re.compile(r"\b(?:tool|llm|agent|parallel|pipeline|input|runtime|tools)\b")
 _CONSUMERS = frozenset({"gather", "create_task", "ensure_future", "wait_for", "wait", "as_completed", "shield"})
 
 _CALL = "__cellar_call__"
@@ -105,6 +105,8 @@ def _is_bridge(function):
             return function.value is root
         is_inner = isinstance(function.value, (ast.Attribute, ast.Subscript))
         return is_inner and function.attr not in ("aio", "spec")
+    if root.id == "tools":
+        return function.value is root and _name_of(function) in ("search", "describe")
     if root.id in connectors.granted():
         # warehouse.orders(...) and warehouse["orders"](...)
         return function.value is root and _name_of(function) not in connectors.MEMBERS

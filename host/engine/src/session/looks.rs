@@ -7,13 +7,23 @@ use cellar_core::{
     mime::MimeBundle,
 };
 
-use super::{Command, Session};
+use cellar_stubs::Catalog;
+
+use super::{Command, Session, builtin::catalog};
 use crate::{
     contract::error::Error,
     kernel::border::{Answer, Question},
 };
 
 impl Session {
+    /// The functions that its cells may call, with their types. Waits for the servers that tools are on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn catalog(&self) -> Catalog {
+        catalog(&*self.inner.config.bridges).await
+    }
+
     /// The names that cells of a language have bound, at most [`NAMES_MAX`](cellar_core::limits::NAMES_MAX).
     ///
     /// This, like [`value`](Session::value), [`complete`](Session::complete) and [`inspect`](Session::inspect), looks

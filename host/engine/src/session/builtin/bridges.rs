@@ -1,12 +1,15 @@
 //! The calls that a session answers itself, in front of those that its embedder answers.
 //!
 //! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves what every session answers of itself, and `tool.read`
-//! and the pack `selfref` unless the embedder grants its own, starts processes, hands each call a handle of the session,
+//! and the packs `selfref` and `tools` unless the embedder grants its own, starts processes, hands each call a handle of the session,
 //! and keeps what agents say.
 
 use std::sync::Arc;
 
+use cellar_core::cell::Language;
+
 use super::{
+    catalog::{self, TOOLS},
     reading::{READ_TOOL, read_tool},
     selfref::{SELFREF, selfref_pack},
 };
@@ -29,11 +32,18 @@ pub(crate) struct SessionBridges {
     granted: Arc<dyn Bridges>,
     /// Link of the calling kernel.
     link: Arc<KernelLink>,
+    /// Language of the calling kernel.
+    language: Language,
 }
 
 impl SessionBridges {
-    pub(crate) fn new(session: WeakSession, granted: Arc<dyn Bridges>, link: Arc<KernelLink>) -> SessionBridges {
-        SessionBridges { session, granted, link }
+    pub(crate) fn new(
+        session: WeakSession,
+        granted: Arc<dyn Bridges>,
+        link: Arc<KernelLink>,
+        language: Language,
+    ) -> SessionBridges {
+        SessionBridges { session, granted, link, language }
     }
 }
 
@@ -75,6 +85,9 @@ impl Answers for SessionBridges {
             {
                 return Ok(session.call_selfref(&name, arguments, site).into());
             }
+            Call::Primitive { pack, name, arguments } if pack == TOOLS && !self.granted.has_pack(TOOLS) => {
+                return Ok(catalog::answer(&*self.granted, self.language, &name, arguments).into());
+            }
             call => call,
         };
         let agent = site.lineage.agent().map(str::to_owned);
@@ -86,7 +99,12 @@ impl Answers for SessionBridges {
             return Ok(Begun { waits, ..begun });
         }
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
+        let callee = catalog::callee(&call);
         let future = self.granted.call(call, caller);
+        let future = match callee {
+            Some(callee) => catalog::with_signature(self.granted.clone(), self.language, callee, future),
+            None => future,
+        };
         let begun = match asked {
             Some(asked) => session.keeping_output(asked, future),
             None => future.into(),
