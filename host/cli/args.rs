@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod calls;
+mod describe;
 mod kernel;
 mod limits;
 mod lineage;
@@ -29,6 +30,7 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 pub(crate) use self::{
     artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
     calls::{CallsArguments, CallsCommand},
+    describe::DescribeArguments,
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun, without_traits},
     limits::LimitArguments,
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments},
@@ -111,6 +113,8 @@ pub(crate) enum Command {
     Packages(PackagesArguments),
     /// Tell what is installed, what is in force and what is missing
     Doctor(DoctorArguments),
+    /// Print what a model is told that cells may call: tools, packs, connectors, as typed signatures
+    Describe(DescribeArguments),
     /// Make guests ready to start, which `run` and `eval` do themselves when they must
     Bake(BakeArguments),
     /// Print the JSON Schema of what Cellar reads and writes

@@ -9,6 +9,7 @@ mod bake;
 mod calls;
 mod completion;
 mod datasets;
+mod describe;
 mod doctor;
 mod kernel;
 mod mcp;
@@ -132,6 +133,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Dataset(arguments) => datasets::dataset(&folders, &arguments),
         Command::Packages(arguments) => on_runtime(packages::packages(&folders, arguments)),
         Command::Doctor(arguments) => on_runtime(doctor::doctor(&folders, &arguments)),
+        Command::Describe(arguments) => on_runtime(describe::describe(arguments)),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
         Command::Schema { shape } => {
             match shape {

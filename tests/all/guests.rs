@@ -44,6 +44,7 @@ mod runtime;
 mod secrets;
 mod serve;
 mod shell;
+mod signatures;
 mod snapshots;
 mod soak;
 mod states;

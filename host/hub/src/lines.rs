@@ -24,7 +24,7 @@ use cellar_engine::{
 };
 use cellar_wire::{
     Answer, Caller, EventJson, Open, OpenSessionJson, OriginJson, OriginsJson, OutputJson, REQUEST_BYTES_MAX, Request,
-    ResultJson, StreamJson,
+    ResultJson, StreamJson, StubsJson,
     check::{Invalid, Problems},
     first_outputs, output_page, request_from_json, request_types, value_page,
 };
@@ -299,6 +299,15 @@ impl<P: Place> Lines<P> {
                     }
                     named.retain(|(each, _)| name.as_ref().is_none_or(|name| each == name));
                     Ok(Some(Answer::Origins { id, origins: OriginsJson::new(named, former) }))
+                });
+            }
+            Request::Stubs { session, language, all } => {
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    let catalog = session.catalog().await;
+                    let text = if all { catalog.stubs(language) } else { catalog.description(language) };
+                    Ok(Some(Answer::Stubs { id, stubs: StubsJson::new(language, catalog.len(), text) }))
                 });
             }
             Request::Reply { call, result } => {

@@ -174,6 +174,13 @@ class AsyncSandbox:
         """Its names."""
         return await self._on_a_thread(lambda same: same.variables(language))
 
+    async def stubs(self, language: str | None = None, *, all: bool = False) -> str:  # noqa: A002 - the word of the protocol
+        """Text that tells a model what cells may call: see `Sandbox.stubs`."""
+        asked = language_code(language or self.language)
+        answer = await self._ask("stubs", session=self.name, language=asked, all=all)
+        text: str = answer["text"]
+        return text
+
     async def complete(self, code: str, cursor: int | None = None, *, language: str | None = None) -> list[str]:
         """Completions of a text at a cursor."""
         return await self._on_a_thread(lambda same: same.complete(code, cursor, language=language))

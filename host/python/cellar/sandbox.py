@@ -243,6 +243,27 @@ class Sandbox:
         at = len(code) if cursor is None else cursor
         return _engine(lambda: self._local_sessions().complete(self.name, language_code(language or self.language), code, at))
 
+    def stubs(self, language: str | None = None, *, all: bool = False) -> str:  # noqa: A002 - the word of the protocol
+        """Text that tells a model what cells may call: a `.pyi` or a `.d.ts` of tools, packs and connectors.
+
+        From 20 functions on it says how cells search for them instead, unless `all` are wanted.
+
+        >>> from cellar import Sandbox
+        >>> def add(a: int, b: int = 1) -> int:
+        ...     '''Adds two numbers.'''
+        ...     return a + b
+        >>> with Sandbox(tools=[add]) as s:
+        ...     print(s.stubs("js"))
+        declare const tool: {
+          /** Adds two numbers. */
+          add(args: { a: number; b?: number }): Promise<any>;
+        };
+        <BLANKLINE>
+        """
+        asked = language_code(language or self.language)
+        text: str = self._ask("stubs", session=self.name, language=asked, all=all)["text"]
+        return text
+
     def reset(self, language: str | None = None) -> None:
         """Gives a language, or all, a fresh interpreter. Files stay."""
         members = {} if language is None else {"language": language_code(language)}

@@ -75,6 +75,7 @@ impl Recipient {
             | Answer::Value { id, .. }
             | Answer::Origins { id, .. }
             | Answer::States { id, .. }
+            | Answer::Stubs { id, .. }
             | Answer::Error { id, .. } => request(id),
             Answer::Call { .. } | Answer::CallCancelled { .. } | Answer::Background { .. } => Recipient::Handler,
             Answer::Hello { .. } => Recipient::Nobody,

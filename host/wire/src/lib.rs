@@ -25,6 +25,7 @@ mod schema;
 mod server;
 mod session;
 mod stdio;
+mod stubs;
 
 pub use approval::{Decision, DecisionOutcome, WaitingCallJson, WaitingCallsJson};
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
@@ -52,6 +53,7 @@ pub use stdio::{
     Answer, Caller, Grants, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, is_snapshot_name,
     request_from_json, request_types,
 };
+pub use stubs::StubsJson;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StatesJson, StreamJson,
+    EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StatesJson, StreamJson, StubsJson,
     request::{CELLS, cells, languages},
 };
 use crate::{
@@ -94,6 +94,12 @@ pub enum Answer {
         #[serde(flatten)]
         origins: OriginsJson,
     },
+    /// What a model is told that cells may call.
+    Stubs {
+        id: Option<String>,
+        #[serde(flatten)]
+        stubs: StubsJson,
+    },
     /// A cell calls a tool of the caller, who answers with `reply`.
     Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
     /// Nobody waits for the answer to a call any more.
@@ -139,7 +145,7 @@ const fn range(range: &RangeInclusive<u64>) -> Kind {
 }
 
 /// Lines that callers write, by their types.
-static REQUESTS: [Object; 16] = [
+static REQUESTS: [Object; 17] = [
     Object::new(
         "open",
         "Opens a session, and is answered by `opened`.",
@@ -202,6 +208,16 @@ static REQUESTS: [Object; 16] = [
         "origins",
         "Asks where names come from that runs with a `producer` have bound, and is answered by `origins`.",
         &[ID, SESSION, LANGUAGE, member("name", FILLED, "The only one, unless all.")],
+    ),
+    Object::new(
+        "stubs",
+        "Asks for the text that tells a model what cells may call, and is answered by `stubs`.",
+        &[
+            ID,
+            SESSION,
+            member("language", Kind::Language, "Whose signatures they are: Python's, unless this says otherwise."),
+            member("all", Kind::Boolean, "All of them, however many they are."),
+        ],
     ),
     Object::new(
         "reply",
@@ -325,6 +341,8 @@ pub enum Request<G> {
     Get { session: Option<String>, language: Language, name: String, view: View },
     /// Asks where names come from: one, or all.
     Origins { session: Option<String>, languages: Vec<Language>, name: Option<String> },
+    /// Asks for the text that tells a model what cells may call.
+    Stubs { session: Option<String>, language: Language, all: bool },
     /// Answers a `call`: with any value, or with why it failed.
     Reply { call: String, result: Result<String, String> },
     /// Answers an `input_request` event; no value is the end of the input.
@@ -450,6 +468,11 @@ fn request<G: Grants>(
             let languages = languages(members.get("language", problems).as_ref(), problems);
             let name = members.text("name", problems);
             Some(Request::Origins { session: session(problems), languages: languages?, name })
+        }
+        "stubs" => {
+            let language = members.language("language", problems).unwrap_or(Language::Python);
+            let all = members.boolean("all", problems).unwrap_or_default();
+            Some(Request::Stubs { session: session(problems), language, all })
         }
         "reply" => {
             let call = members.text("call", problems)?;

@@ -1,7 +1,9 @@
 //! Questions about a session: its names, one value, completions and help.
 
 use cellar_engine::{Language, mime::MimeBundle};
-use cellar_wire::{CompletionsJson, OriginJson, OriginsJson, VariableJson, bundle_value, language_of, look_body};
+use cellar_wire::{
+    CompletionsJson, OriginJson, OriginsJson, StubsJson, VariableJson, bundle_value, language_of, look_body,
+};
 use http::StatusCode;
 use serde_json::json;
 
@@ -41,6 +43,14 @@ pub(crate) async fn origins(call: Call, name: &str) -> Answer {
     let former = former.iter().map(|origin| OriginJson::from(&**origin));
     let named = origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin)));
     answers::json(StatusCode::OK, &OriginsJson::new(named, former))
+}
+
+/// `GET /v1/sessions/{session}/stubs`
+pub(crate) async fn stubs(call: Call, name: &str) -> Answer {
+    let language = language(&call)?;
+    let catalog = call.tenant.session(name).await?.session.catalog().await;
+    let stubs = StubsJson::new(language, catalog.len(), catalog.description(language));
+    answers::json(StatusCode::OK, &stubs)
 }
 
 /// `POST /v1/sessions/{session}/complete`

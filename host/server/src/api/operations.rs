@@ -348,6 +348,17 @@ pub(crate) static OPERATIONS: &[Operation] = &[
             handler!(looks::origins, session),
         )
     },
+    // It may start the servers that tools are on.
+    Operation {
+        scope: Scope::Run,
+        query: &[LANGUAGE],
+        ..get(
+            "/v1/sessions/{session}/stubs",
+            "Tell a model what cells may call: signatures with types, or how to search for them where they are many",
+            Content::Json("Stubs"),
+            handler!(looks::stubs, session),
+        )
+    },
     post(
         "/v1/sessions/{session}/complete",
         "Complete code at a cursor",

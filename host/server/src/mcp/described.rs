@@ -7,19 +7,19 @@ use cellar_bridges::HostBridges;
 use cellar_config::Granted;
 use cellar_engine::{
     Bridges, GuestName, Language, SessionConfig,
-    bridges::{PackSpec, ToolSpec},
+    bridges::{Catalog, PackSpec, SEARCHED_FROM, catalog},
 };
 use cellar_hub::HubError;
 use rmcp::model::ToolAnnotations;
 
 use super::Mcp;
 
-/// Tools of cells that are named; of more, the first.
-const TOOLS_MAX: usize = 20;
+/// Agents that are named; of more, the first.
+const AGENTS_MAX: usize = 20;
 /// Granted packages of a language that are named; of more, the first.
 const PACKAGES_MAX: usize = 30;
-/// Characters of each one's description.
-const TOOL_CHARACTERS: usize = 80;
+/// Characters of a pack's description.
+const PACK_CHARACTERS: usize = 80;
 /// Packs of primitives that are named; of more, the first.
 const PACKS_MAX: usize = 10;
 /// Timeout of asking the servers of tools what they offer.
@@ -94,7 +94,8 @@ pub(super) fn instructions() -> &'static str {
      although none was to be, name it in the next call. Show what matters: the value of the last expression, what is printed, and \
      what `display` is given (tables, figures, images). Long output and large images are cut or made smaller, and the answer says \
      so; `artifact://` names the whole, which cells read with `tool.read(path=…)`. In a cell `runtime.list_primitives()` lists \
-     functions of the host, and `runtime.get_primitive_spec(name)` says how one is called. `reset` forgets names and keeps files, \
+     functions of the host, and `runtime.get_primitive_spec(name)` says how one is called; \
+     `tools.search(\"…\")` finds tools by what they do. `reset` forgets names and keeps files, \
      tools and notes; `snapshot` and `fork` keep and copy the whole state."
 }
 
@@ -172,7 +173,7 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
             text,
             "- {} hands a task to an agent that shares the session: {}.",
             call_of(languages, "agent(prompt)"),
-            agents[..agents.len().min(TOOLS_MAX)].join(", ")
+            agents[..agents.len().min(AGENTS_MAX)].join(", ")
         );
     }
     let _ = writeln!(text, "{}\n{}", helpers(languages), packs(&bridges.packs()));
@@ -181,18 +182,9 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
         "- `reset` of a cell begins with a fresh kernel of its language: names, imports and tasks go; files, tools, packs and notes \
          stay."
     );
-    let tools = tokio::time::timeout(TOOLS_TIMEOUT, bridges.tools()).await.unwrap_or_default();
-    if !tools.is_empty() {
-        let form = |language: &Language| match language {
-            Language::JavaScript => "`await tool.NAME({key: value})` in JavaScript",
-            _ => "`tool.NAME(key=value)` in Python",
-        };
-        let forms: Vec<&str> = languages.iter().map(form).collect();
-        let _ = writeln!(text, "\nTools that cells call: {}; `tool.NAME.spec()` says more.", forms.join(", "));
-        tools.iter().take(TOOLS_MAX).for_each(|tool| text.push_str(&signature(tool)));
-        if tools.len() > TOOLS_MAX {
-            let _ = writeln!(text, "- and {} more: `dir(tool)`", tools.len().saturating_sub(TOOLS_MAX));
-        }
+    let catalog = tokio::time::timeout(TOOLS_TIMEOUT, catalog(&bridges)).await.unwrap_or_default();
+    if !catalog.is_empty() {
+        text.push_str(&functions(languages, &catalog));
     }
     let examples: Vec<&str> = languages.iter().map(example).collect();
     if let [first, ..] = examples.as_slice() {
@@ -266,29 +258,24 @@ fn entries(folder: &Path) -> Vec<String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// `- name(a, b?): what it does`
-fn signature(tool: &ToolSpec) -> String {
-    let schema: Option<serde_json::Value> = tool.schema.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    let required: Vec<&str> = schema
-        .as_ref()
-        .and_then(|schema| schema["required"].as_array())
-        .map(|names| names.iter().filter_map(|name| name.as_str()).collect())
-        .unwrap_or_default();
-    let names: Vec<String> = schema
-        .as_ref()
-        .and_then(|schema| schema["properties"].as_object())
-        .map(|properties| properties.keys())
-        .into_iter()
-        .flatten()
-        .take(8)
-        .map(|name| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") })
-        .collect();
-    format!("- {}({}): {}\n", tool.name, names.join(", "), first_words(&tool.description))
+/// Describes what cells may call: with types, or how to search for it where that is much.
+fn functions(languages: &[Language], catalog: &Catalog) -> String {
+    let language = languages.first().copied().unwrap_or(Language::Python);
+    let text = catalog.description(language);
+    if catalog.len() >= SEARCHED_FROM {
+        return format!("\n{text}\n");
+    }
+    let others = match (language, languages.contains(&Language::JavaScript)) {
+        (Language::JavaScript, _) => "",
+        (_, true) => "; in JavaScript each takes one object: `await tool.NAME({key: value})`",
+        (_, false) => "",
+    };
+    format!("\nFunctions that cells call{others}:\n```{}\n{text}```\n", language.code())
 }
 
 /// Returns the beginning of the first line of a description.
 fn first_words(description: &str) -> String {
-    description.lines().next().unwrap_or_default().chars().take(TOOL_CHARACTERS).collect()
+    description.lines().next().unwrap_or_default().chars().take(PACK_CHARACTERS).collect()
 }
 
 #[cfg(test)]
@@ -349,13 +336,24 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_tool_is_said_in_a_line() {
-        let tool = ToolSpec {
-            name: "add".to_owned(),
-            description: format!("Adds.\n{}", "more ".repeat(100)),
-            schema: Some(r#"{"properties": {"a": {}, "b": {}}, "required": ["a"]}"#.to_owned()),
+    #[tokio::test]
+    async fn few_tools_are_described_with_types_and_many_are_searched() {
+        let tool = |number: usize| {
+            format!(
+                "[tools.t{number}]\ncommand = [\"true\"]\ndescription = \"Does {number}.\"\nschema = {{ type = \"object\", properties = {{ a = {{ type = \"integer\" }} }} }}\n"
+            )
         };
-        assert_eq!(signature(&tool), "- add(a, b?): Adds.\n");
+        let text = |count: usize| async move {
+            let config: String = (0..count).map(tool).collect();
+            let config = Config::parse(&config, Path::new("/"), "a text").expect("valid");
+            let granted = Granted::new(&Overrides::default(), config).expect("granted");
+            described(&[Language::Python, Language::JavaScript], Ok(granted)).await
+        };
+        let few = text(2).await;
+        assert!(few.contains("def t1(self, *, a: int = ...) -> Any:\n        \"\"\"Does 1.\"\"\""), "{few}");
+        assert!(few.contains("`await tool.NAME({key: value})`"), "{few}");
+        let many = text(SEARCHED_FROM).await;
+        assert!(many.contains("20 functions of the host: `tool` (20). `tools.search("), "{many}");
+        assert!(!many.contains("Does 1"), "{many}");
     }
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, StateDiffJson, StatesJson,
+    StubsJson,
     WaitingCallsJson,
     approval::DECISION,
     lineage::{self, PRODUCER, SEEN},
@@ -270,6 +271,7 @@ pub fn server_schemas() -> Map<String, Value> {
     written.subschema_for::<WaitingCallsJson>();
     written.subschema_for::<Variables>();
     written.subschema_for::<OriginsJson>();
+    written.subschema_for::<StubsJson>();
     written.subschema_for::<Bundle>();
     written.subschema_for::<Folder>();
     written.subschema_for::<CompletionsJson>();
