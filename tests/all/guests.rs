@@ -1,5 +1,6 @@
 //! Tests that run cells on the Python and the JavaScript guest.
 
+mod adapters;
 mod agents;
 mod analyses;
 mod approvals;
