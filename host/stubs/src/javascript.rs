@@ -86,7 +86,7 @@ struct Types<'a> {
     of: &'a str,
     types: &'a mut String,
     names: &'a mut BTreeSet<String>,
-    /// Those that have been written, by their numbers.
+    /// Names of the types that have been written, by their numbers.
     written: BTreeMap<usize, String>,
     /// True for types without names of their own and without comments.
     inline: bool,

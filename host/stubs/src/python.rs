@@ -49,7 +49,7 @@ pub(crate) fn line(function: &Function) -> String {
     format!("{}({arguments}) -> {}", function.path(), print(&result.root, &result))
 }
 
-/// How a function takes its arguments.
+/// Form in which a function takes its arguments.
 enum Arguments<'a> {
     /// By their names.
     Named(&'a [Field]),
@@ -168,7 +168,7 @@ struct Types<'a> {
     shape: &'a Shape,
     /// The name that theirs begin with.
     of: String,
-    /// Those that have been written, by their numbers.
+    /// Names of the types that have been written, by their numbers.
     written: BTreeMap<usize, String>,
 }
 

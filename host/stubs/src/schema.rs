@@ -102,7 +102,7 @@ fn is_itself(named: &[(String, Type)], at: usize) -> bool {
 struct Reader<'a> {
     root: &'a Value,
     named: Vec<(String, Type)>,
-    /// Where the named types are, by their references.
+    /// Numbers of the named types, by their references.
     places: BTreeMap<String, usize>,
     nodes: usize,
 }
