@@ -63,6 +63,8 @@ impl Recipient {
             | Answer::Done { id }
             | Answer::Outputs { id, .. }
             | Answer::Value { id, .. }
+            | Answer::States { id, .. }
+            | Answer::Stubs { id, .. }
             | Answer::Origins { id, .. }
             | Answer::Error { id, .. } => request(id),
             Answer::Call { .. } | Answer::CallCancelled { .. } | Answer::Background { .. } => Recipient::Handler,
