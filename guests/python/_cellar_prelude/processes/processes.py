@@ -21,7 +21,7 @@ import _cellar
 from _cellar_prelude.calls import bridges
 from _cellar_prelude.platform import packages
 from _cellar_prelude.platform.sandbox import CallError, CellStopped, SandboxError
-from _cellar_prelude.processes import channels
+from _cellar_prelude.processes import channels, npm
 from _cellar_prelude.processes.channels import bytes_of, text_of
 from _cellar_prelude.shell import commands
 
@@ -38,6 +38,9 @@ _OPERATORS = re.compile(r"[|&;<>()$`*?\[\]{}~#\n=!]")
 # Kinds of failures of the host's, and the error numbers that they come as.
 _AGAIN = 11
 _KILLED, _TERMINATED = 9, 15
+
+# Has something in it where what processes print is handed on as it comes: in commands that the host has started.
+live = []
 
 _last = [0]
 # Those that run, by their numbers.
@@ -110,6 +113,11 @@ def _plain_words(line):
         return shlex.split(line)
     except ValueError:
         return None
+
+
+def only_command(arguments):
+    """The words of the one command that a shell is given after `-c`, when there is nothing else for it to do."""
+    return _plain_words(arguments[-1]) if len(arguments) > 2 and arguments[-2] == "-c" else None
 
 
 # --- What runs
@@ -238,6 +246,8 @@ def start(arguments, *, shell=False, folder=None, environment=None, data=b"", pi
 def run_in_line(arguments, stdin, out, err):
     """Runs a program as a command of a line; see `commands`."""
     raw = getattr(stdin.buffer, "raw", None)
+    if live:
+        return _run_live(arguments, raw, stdin, out, err)
     # It reads from a pipe what this process would have read, if none of that has been.
     pipe = raw.lend() if isinstance(raw, channels.PipeReader) else None
     running = start(arguments, data=stdin.buffer.read()) if pipe is None else start(arguments, pipes={"input": pipe})
@@ -246,6 +256,53 @@ def run_in_line(arguments, stdin, out, err):
     for stream, text in output:
         (out if stream == 1 else err).buffer.write(bytes_of(text))
     return status if status >= 0 else 128 - status
+
+
+def _run_live(arguments, raw, stdin, out, err):
+    """The same, with what it prints handed on as it comes, and what is typed at a terminal as well."""
+    typed = raw if hasattr(raw, "has_piece") else None
+    lent = raw.lend() if isinstance(raw, channels.PipeReader) else None
+    made = channels.make_pipes(2 if typed is None else 3)
+    pipes = {"out": made[0], "err": made[1], **({"input": lent} if lent is not None else {"input": made[2]} if typed is not None else {})}
+    running = start(arguments, data=b"" if "input" in pipes else stdin.buffer.read(), pipes=pipes)
+    targets = {made[0]: out, made[1]: err}
+    into = None if typed is None else made[2]
+    try:
+        while targets:
+            while into is not None and typed.has_piece():
+                into = _type(into, typed.piece())
+            if into is not None and typed.has_ended:
+                into = _type(into, b"")
+            reads_more = into is not None and not typed.has_ended
+            _, found = channels.transfer(out_of=[*targets, *([typed.pipe] if reads_more else [])])
+            for pipe, data, has_ended in found:
+                if pipe not in targets:
+                    typed.take_in(data, has_ended)
+                    continue
+                targets[pipe].buffer.write(data)
+                if has_ended:
+                    del targets[pipe]
+        running.wait()
+    except BaseException:
+        running.kill(9)
+        raise
+    status, output, _ = running.result()
+    for stream, text in output:
+        (out if stream == 1 else err).buffer.write(bytes_of(text))
+    return status if status >= 0 else 128 - status
+
+
+def _type(pipe, data):
+    """Writes to a program what was typed, or closes its input; the pipe, while there is more to write."""
+    try:
+        while data:
+            data, _ = channels.transfer(data, pipe)
+            if not data:
+                return pipe
+        channels.ask(_cellar.close_pipe, pipe, False)
+    except OSError:
+        pass
+    return None
 
 
 def show(output, streams=None):
@@ -351,6 +408,7 @@ def install():
     """Makes the library start processes as they are here."""
     sys.executable = sys._base_executable = PYTHON
     commands.add_programs(run_in_line, ("python", "python3", "node"))
+    commands.add("npm", npm.command)
     os.WNOHANG = 1
     own = {"system": _system, "popen": _popen, "kill": _kill, "waitpid": _waitpid, "waitstatus_to_exitcode": _waitstatus_to_exitcode}
     vars(os).update(own)

@@ -18,7 +18,7 @@ import threading
 import _cellar
 from _cellar_prelude.platform import faults, streams
 from _cellar_prelude.platform.sandbox import CellStopped, ProcessEnded
-from _cellar_prelude.processes import channels, processes
+from _cellar_prelude.processes import channels, processes, terminal
 from _cellar_prelude.shell import commands, shell
 from _cellar_prelude.shell.lines import Stream
 
@@ -41,7 +41,9 @@ def main():
     os.environ["PWD"] = order["cwd"]
     _cellar.write_exactly()
     streams.OUT.is_exact = streams.ERR.is_exact = True
-    if "input" in order:
+    if order["program"] == "terminal":
+        data = terminal.Typed(order["input"])
+    elif "input" in order:
         data = channels.PipeReader(order["input"], "<stdin>")
     else:
         data = io.BytesIO(channels.bytes_of(order["stdin"]))
@@ -103,8 +105,16 @@ def _run(order):
     arguments = order["argv"]
     if "more" in order:
         return _ended(lambda: MORE[order["more"]["kind"]](order["more"]))
+    if order.get("live"):
+        processes.live.append(True)
     if order["program"] == "shell":
+        # As any shell, it becomes the only command of its line.
+        only = processes.only_command(arguments)
+        if only and processes.kind_of(only[0]) == "python":
+            return _ended(lambda: _python(only[1:]))
         return _ended(lambda: shell.run_shell(arguments[1:], *_streams()))
+    if order["program"] == "terminal":
+        return _ended(lambda: terminal.run(order, *_streams()))
     if order["program"] == "command":
         return commands.run_words(arguments, *_streams())
     return _ended(lambda: _python(arguments[1:]))

@@ -147,6 +147,13 @@ class Shell(Variables):
 
     def _whole(self, text, io_):
         try:
+            self.told(text, io_)
+        except Exit as end:
+            self.status = end.args[0]
+
+    def told(self, text, io_):
+        """Runs a text, and writes what is wrong with it. Raises `Exit` where it ends the shell."""
+        try:
             self.lines(text, io_)
         except Bad as error:
             io_.err.write(f"bash: {error}\n")
@@ -157,8 +164,6 @@ class Shell(Variables):
         except RecursionError:
             io_.err.write("bash: commands are nested too deep\n")
             self.status = 1
-        except Exit as end:
-            self.status = end.args[0]
         except _Leave as end:
             self.status = end.value if end.kind == "return" else 0
 
