@@ -8,6 +8,7 @@ pub mod audit;
 pub mod budget;
 pub mod cell;
 pub mod event;
+pub mod exact;
 pub mod files;
 pub mod limits;
 pub mod looks;

@@ -80,7 +80,7 @@ pub use self::{
     formats::snapshot::Snapshot,
     kernel::host::Host,
     session::{
-        DiskBudget, Session, SessionConfig, made_up_id,
+        CommandInput, DiskBudget, Session, SessionConfig, made_up_id,
         run::{Canceller, Run},
     },
 };

@@ -74,6 +74,7 @@ pub(crate) mod waits;
 
 pub use builtin::{catalog, selfref_pack};
 pub use grants::{DiskBudget, FolderGrants, KernelOptions, OutputOptions, SessionConfig, SharedBudgets};
+pub use spawned::CommandInput;
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -536,7 +537,7 @@ impl Session {
             limits: inner.config.limits.clone(),
             memory: inner.role.process().map(|process| process.memory.clone()),
             budget: inner.config.shared.memory.clone(),
-            _place: inner.role.process().map(|process| process.place.clone()),
+            _place: inner.role.process().and_then(|process| process.place.clone()),
             answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone(), language)),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.shared.permits.clone()),

@@ -1,6 +1,7 @@
 //! Sessions and runs of a host, by name.
 
 mod branches;
+mod commands;
 mod forgetting;
 
 use std::{
@@ -19,7 +20,7 @@ use cellar_config::Config;
 use cellar_config::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_core::sync::lock;
 use cellar_engine::{
-    DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
+    DiskBudget, Error, GuestName, Host, HostConfig, Language, Run, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
     bridges::ToolSpec,
     config::{KernelOptions, Unread},
@@ -36,7 +37,7 @@ use crate::{
     journals::{Account, Journals},
     layer::Layer,
     run::{Driving, Ending, RunHandle, RunRequest, drive},
-    turn::Turns,
+    turn::{Turn, Turns},
 };
 
 /// Timeout for the release of a session by its last readers, when it is removed or put away.
@@ -501,16 +502,27 @@ impl Hub {
             let run = session.run(cells)?.lineage(options)?;
             Ok(if keep_going { run.keep_going() } else { run })
         };
-        let (hub, run, ending) = (self.clone(), handle.clone(), Ending::of(&handle));
         let is_durable = self.0.config.is_durable && entry.is_stored;
-        let driving = Driving::new(async move {
-            drive(ending, prepared, turn, entry.answerer, is_durable).await;
+        let driving = self.driving(&handle, prepared, turn, entry.answerer, is_durable);
+        Ok((handle, driving))
+    }
+
+    fn driving(
+        &self,
+        handle: &RunHandle,
+        prepared: impl Future<Output = Result<Run, HubError>> + Send + 'static,
+        turn: Turn,
+        answerer: Option<Answerer>,
+        is_durable: bool,
+    ) -> Driving {
+        let (hub, run, ending) = (self.clone(), handle.clone(), Ending::of(handle));
+        Driving::new(async move {
+            drive(ending, prepared, turn, answerer, is_durable).await;
             if let Some(result) = run.ended() {
                 hub.0.figures.count(result);
             }
             hub.forget_old(&run);
-        });
-        Ok((handle, driving))
+        })
     }
 
     /// Returns a run that is under way, or has ended and is kept.

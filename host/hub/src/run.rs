@@ -151,6 +151,11 @@ impl RunHandle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Number of the event that comes next.
+    pub fn next_seq(&self) -> u64 {
+        self.0.journal().next_seq()
+    }
+
     /// Its session.
     pub fn session(&self) -> &Session {
         &self.0.session

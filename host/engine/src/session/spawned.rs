@@ -1,4 +1,5 @@
 //! Sessions that the cells of a session start: forks, restored from a copy of its state, and processes, which start empty.
+//! Embedders start processes as well: commands.
 
 use std::sync::Arc;
 
@@ -11,9 +12,11 @@ use super::{artifacts::Reach, locals::Locals};
 use crate::kernel::calls::Permits;
 
 mod channels;
+mod commands;
 mod forks;
 mod processes;
 
+pub use commands::CommandInput;
 pub(crate) use forks::{Forks, Order, Teller};
 pub(crate) use processes::{Process, Processes};
 

@@ -108,8 +108,7 @@ impl Sink {
         self.bytes = self.bytes.saturating_add(text.len() as u64);
         self.newlines = self.newlines.saturating_add(text.bytes().filter(|byte| *byte == b'\n').count() as u64);
         self.ends_line = text.ends_with('\n');
-        // What a process prints is the answer of a call.
-        if !matches!(self.state, State::Failed) && !self.session.is_process() {
+        if !matches!(self.state, State::Failed) && !self.session.answers_a_call() {
             self.waiting.push_str(text);
         }
     }

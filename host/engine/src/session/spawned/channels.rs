@@ -148,7 +148,7 @@ impl Channels {
 
     /// Makes a channel. At the maximum it drops the oldest channel: guests do not report when the last user of a channel is
     /// gone.
-    fn make(&self, owner: &str, room: Option<usize>) -> u64 {
+    pub(super) fn make(&self, owner: &str, room: Option<usize>) -> u64 {
         let mut all = lock(&self.all);
         if all.open.len() >= CHANNELS_MAX
             && let Some((_, oldest)) = all.open.pop_first()

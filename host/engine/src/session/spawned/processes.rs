@@ -59,11 +59,11 @@ const ENVIRONMENT_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Processes {
     permits: Permits,
-    memory: Arc<MemoryPool>,
+    pub(super) memory: Arc<MemoryPool>,
     /// Processes started by each cell, latest cell last. A cell is identified by its session and its number.
     started: Mutex<VecDeque<((String, u32), u32)>>,
     count: AtomicU32,
-    channels: Channels,
+    pub(super) channels: Channels,
 }
 
 impl Processes {
@@ -96,16 +96,16 @@ impl Processes {
 /// State of a session that is a process.
 pub(crate) struct Process {
     /// Cell that started it, directly or through other processes.
-    root: (String, u32),
+    pub(super) root: (String, u32),
     /// Order, which the host does not parse.
-    order: String,
+    pub(super) order: String,
     /// Reply to its starter, besides its output.
-    reply: Mutex<Option<String>>,
+    pub(super) reply: Arc<Mutex<Option<String>>>,
     /// Account that its usage is added to.
     pub(crate) bill: Arc<Spent>,
     pub(crate) memory: Arc<MemoryPool>,
-    /// Concurrency permit of the process. Its kernel holds the other half.
-    pub(crate) place: Arc<OwnedSemaphorePermit>,
+    /// Concurrency permit of the process; a command has none. Its kernel holds the other half.
+    pub(crate) place: Option<Arc<OwnedSemaphorePermit>>,
     /// Link of the kernel whose cell started it: what that remembers of fetches, and what it fetches, is the process's as well.
     pub(crate) starter: Arc<KernelLink>,
     /// Storage of the session whose folders it works in; `None` if that is not stored.
@@ -206,6 +206,11 @@ impl Session {
     /// Returns true if the session is a process.
     pub(crate) fn is_process(&self) -> bool {
         self.inner.role.process().is_some()
+    }
+
+    /// Returns true if the session is a process whose output is the answer of a call.
+    pub(crate) fn answers_a_call(&self) -> bool {
+        self.inner.role.process().is_some_and(|process| process.place.is_some())
     }
 
     fn process(&self) -> Result<&Process, CallError> {
@@ -335,10 +340,10 @@ impl Session {
         let process = Process {
             root,
             order,
-            reply: Mutex::default(),
+            reply: Arc::default(),
             bill: spent,
             memory: inner.shared.processes.memory.clone(),
-            place,
+            place: Some(place),
             starter,
             home: inner.claimed_home(),
         };
@@ -346,7 +351,7 @@ impl Session {
     }
 
     /// The session of a process.
-    fn process_session(
+    pub(super) fn process_session(
         &self,
         process: Arc<Process>,
         environment: Vec<(String, String)>,
