@@ -80,7 +80,7 @@ pub use self::{
     formats::snapshot::Snapshot,
     kernel::host::Host,
     session::{
-        CommandInput, DiskBudget, Session, SessionConfig, made_up_id,
+        CommandInput, DiskBudget, Driver, Session, SessionConfig, made_up_id,
         run::{Canceller, Run},
     },
 };
@@ -102,7 +102,7 @@ pub mod bridges {
             PipeText, Pipes, PrimitiveSpec, ProcessCall, ProcessEnd, ProcessFailure, ProcessFailureKind,
             ProcessRequest, Response, TableCall, ToolSpec, ToolsFuture, Transferred, denied,
         },
-        kernel::calls::Account,
+        kernel::{calls::Account, scheduling::answers_soon},
         session::{
             catalog,
             granted::{Bridges, Caller, NoBridges},

@@ -42,6 +42,7 @@ use crate::{
     },
     session::{
         builtin::SessionBridges,
+        driven::{Driven, Seat},
         folders::Folders,
         history::History,
         looks::no_answer,
@@ -56,6 +57,7 @@ use crate::{
 mod artifacts;
 mod auditing;
 mod builtin;
+mod driven;
 mod folders;
 pub(crate) mod granted;
 mod grants;
@@ -73,6 +75,7 @@ mod trees;
 pub(crate) mod waits;
 
 pub use builtin::{catalog, selfref_pack};
+pub use driven::Driver;
 pub use grants::{DiskBudget, FolderGrants, KernelOptions, OutputOptions, SessionConfig, SharedBudgets};
 pub use spawned::CommandInput;
 
@@ -138,6 +141,8 @@ struct Inner {
     remembered: Mutex<Remembered>,
     seeds: HashMap<Language, Arc<Seed>>,
     kernels: Mutex<Kernels>,
+    /// The thread that drives its kernels, if one does.
+    seat: Arc<Seat>,
     /// The folders that its cells see. Its kernels hold what it has to itself as well, because they outlive the session a little.
     folders: Folders,
     stored: Stored,
@@ -217,6 +222,7 @@ struct Kernels {
 struct KernelHandle {
     commands: mpsc::Sender<Command>,
     link: Arc<KernelLink>,
+    driven: Driven,
 }
 
 impl KernelHandle {
@@ -318,6 +324,7 @@ impl Session {
             remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
             seeds: config.kernels.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             kernels: Mutex::new(kernels),
+            seat: Arc::default(),
             stored: Stored { home, ..Stored::default() },
             config,
             recorder,
@@ -570,7 +577,9 @@ impl Session {
             tokio::task::spawn_blocking(move || inner.store())
         });
         let setting = Setting { session: weak, slot, rests, sweep: inner.host.sweep(), seed, once, storing };
-        tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
-        Ok(KernelHandle { commands, link })
+        // No other thread waits for a kernel of one cell than its session's: it is never among those that are driven.
+        let seat = if once { Arc::default() } else { inner.seat.clone() };
+        let driven = Driven::spawn(seat, reactor::run(guest, receiver, binding, configuration, setting));
+        Ok(KernelHandle { commands, link, driven })
     }
 }

@@ -18,6 +18,7 @@ pub(crate) use meter::{
     CpuMeter, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag, TABLE_ELEMENTS_MAX, WayIn, earlier, start_ticker,
     thread_time,
 };
+pub use offhand::answers_soon;
 pub(crate) use offhand::{Job, panicked};
 pub(crate) use recent::Unpacked;
 pub(crate) use resident::Resident;

@@ -3,10 +3,14 @@
 //! An import runs on its guest's stack, where no bridge may run. So it hands the call over to `WayIn`, which polls the kernel on a stack
 //! of its own. The import goes on as soon as the call has been polled: nothing is scheduled, and nobody is woken.
 //!
+//! A bridge that will have its answer in a moment, but not on this stack, says so ([`answers_soon`]): the kernel waits for that moment as for
+//! an answer, and makes a task of the call afterwards.
+//!
 //! The kernel can do nothing else meanwhile. After two slow answers in a row the next calls become tasks at once, so that bridges which
 //! compute much run in parallel to each other and to the kernel. A single slow answer may only have waited for its processor.
 
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -16,6 +20,7 @@ use std::{
 };
 
 use cellar_core::sync::lock;
+use tokio::time::{Sleep, sleep};
 
 use crate::contract::bridge::{CallError, CallErrorKind, CallResult};
 
@@ -26,6 +31,18 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 const LONG: Duration = Duration::from_micros(200);
 /// Calls that are not tried after two that took long.
 const UNTRIED: u32 = 100;
+/// Duration for which a kernel waits for a call that is answered soon.
+const SOON: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1 });
+
+thread_local! {
+    /// True if the call that is polled on this thread will be answered soon.
+    static IS_SOON: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says of the call that is polled on this thread that its answer comes in a moment, and wakes it.
+pub fn answers_soon() {
+    IS_SOON.set(true);
+}
 
 /// Slot in which an import of a kernel leaves a call and finds the result. `WayIn`, which polls the kernel, serves it.
 #[derive(Default)]
@@ -48,6 +65,8 @@ enum Hand {
     Open,
     /// To be polled as soon as the guest is suspended.
     Asked(Job),
+    /// It was polled, and is answered in a moment, or else needs more time.
+    Soon(Job, Pin<Box<Sleep>>),
     /// It was polled, and needs more time.
     Waiting(Job),
     Answered(CallResult),
@@ -56,6 +75,14 @@ enum Hand {
 impl std::fmt::Debug for Offhand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Offhand").finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    fn become_unless_soon(&mut self, hand: Hand) {
+        if !matches!(self.hand, Hand::Soon(..)) {
+            self.hand = hand;
+        }
     }
 }
 
@@ -93,21 +120,22 @@ impl Offhand {
 
     /// Says that what is left here will be polled.
     pub(crate) fn open(&self) {
-        lock(&self.0).hand = Hand::Open;
+        lock(&self.0).become_unless_soon(Hand::Open);
     }
 
     /// Says that nothing will be polled any more.
     pub(crate) fn close(&self) {
-        lock(&self.0).hand = Hand::Closed;
+        lock(&self.0).become_unless_soon(Hand::Closed);
     }
 
     /// Polls the call that was left here, if any. Returns the duration of the poll, though no more than [`LONG`]: a thread that has to
     /// wait for its processor meanwhile shall not hide what its guest uses. A bridge that panics fails its call alone.
     pub(crate) fn serve(&self, cx: &mut Context<'_>) -> Option<Duration> {
-        let mut job = {
+        let (mut job, moment) = {
             let mut desk = lock(&self.0);
             match std::mem::replace(&mut desk.hand, Hand::Open) {
-                Hand::Asked(job) => job,
+                Hand::Asked(job) => (job, None),
+                Hand::Soon(job, moment) => (job, Some(moment)),
                 other => {
                     desk.hand = other;
                     return None;
@@ -115,9 +143,15 @@ impl Offhand {
             }
         };
         let began = Instant::now();
+        IS_SOON.set(false);
         let polled = catch_unwind(AssertUnwindSafe(|| match job.as_mut().poll(cx) {
             Poll::Ready(answer) => Hand::Answered(answer),
-            Poll::Pending => Hand::Waiting(job),
+            Poll::Pending if moment.is_none() && !IS_SOON.get() => Hand::Waiting(job),
+            Poll::Pending => {
+                let mut moment = moment.unwrap_or_else(|| Box::pin(sleep(SOON)));
+                let is_over = moment.as_mut().poll(cx).is_ready();
+                if is_over { Hand::Waiting(job) } else { Hand::Soon(job, moment) }
+            }
         }));
         let took = began.elapsed();
         let mut desk = lock(&self.0);
@@ -130,7 +164,8 @@ impl Offhand {
             tracing::error!("a bridge panicked");
             Hand::Answered(Err(panicked()))
         });
-        Some(took.min(LONG))
+        // The kernel is polled again when the moment is over or the answer is there.
+        if matches!(desk.hand, Hand::Soon(..)) { None } else { Some(took.min(LONG)) }
     }
 }
 
@@ -216,6 +251,34 @@ mod tests {
         let quick = || Box::pin(async { Err(panicked()) });
         assert!((0..UNTRIED).all(|_| matches!(ask(&offhand, quick()), Some(Err(_)))));
         assert!(matches!(ask(&offhand, quick()), Some(Ok(_))));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_answered_soon_is_waited_for_and_no_longer_than_a_moment() {
+        let offhand = open();
+        for is_answered in [true, false] {
+            let (answer, awaited) = tokio::sync::oneshot::channel::<CallResult>();
+            let job: Job = Box::pin(async {
+                answers_soon();
+                awaited.await.unwrap_or_else(|_| Err(panicked()))
+            });
+            let mut asked = Box::pin(offhand.ask(job));
+            assert!(futures::poll!(asked.as_mut()).is_pending());
+            // A kernel that is left meanwhile keeps the call.
+            let served = poll_fn(|cx| Poll::Ready(offhand.serve(cx))).await;
+            assert!(served.is_none(), "the answer is not there");
+            offhand.close();
+            offhand.open();
+            assert!(futures::poll!(asked.as_mut()).is_pending());
+            if is_answered {
+                answer.send(Ok(Response::Json("1".to_owned()))).expect("somebody waits");
+            } else {
+                sleep(SOON * 2).await;
+            }
+            let served = poll_fn(|cx| Poll::Ready(offhand.serve(cx))).await;
+            assert!(served.is_some(), "it is over");
+            assert_eq!(asked.await.is_ok(), is_answered, "a call without an answer is given back");
+        }
     }
 
     #[test]
