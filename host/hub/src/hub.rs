@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Afar, Approver, Confirmations, Doors, HostBridges, Options, Sampler, Tools, keep_compiled_in};
+use cellar_bridges::{Afar, Approver, Confirmations, Doors, HostBridges, Options, Sampler, keep_compiled_in};
 use cellar_charts::Charts;
 use cellar_config::Config;
 use cellar_config::{Granted, Overrides, Progress, languages_of, make_ready};
@@ -309,7 +309,7 @@ impl Hub {
             inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
         let tokens = inner.config.bounds.tokens.iter();
         let bridges = tokens.fold(bridges, |bridges, budget| bridges.with_token_budget(budget.clone()));
-        let with_tools = with_tools(&name, &bridges, &open.tools, answerer.as_ref());
+        let with_tools = inner.config.with_tools(&name, &bridges, &open.tools, answerer.as_ref());
         let with_tools = inner.config.answered(with_tools, rules.as_ref());
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
@@ -600,11 +600,4 @@ fn checked_file(overrides: &Overrides) -> Result<Config, HubError> {
     let file = overrides.file()?;
     Granted::new(overrides, file.clone())?;
     Ok(file)
-}
-
-/// The bridges of the session of this name, with the tools that its answerer answers for.
-fn with_tools(name: &str, bridges: &HostBridges, tools: &[ToolSpec], answerer: Option<&Answerer>) -> HostBridges {
-    let Some(answerer) = answerer else { return bridges.clone() };
-    let of_caller = |tools: Tools, spec: &ToolSpec| tools.with(spec.clone(), answerer.tool(name, &spec.name));
-    bridges.clone().with_tools(tools.iter().fold(Tools::new(), of_caller))
 }

@@ -2,15 +2,26 @@
 
 use std::{fmt, sync::Arc};
 
-use cellar_bridges::{Confirmations, HostBridges, OwnAndAfar, confirmed};
-use cellar_engine::bridges::Bridges;
+use cellar_bridges::{Confirmations, HostBridges, OwnAndAfar, Tools, confirmed};
+use cellar_engine::{
+    CellId,
+    bridges::{Bridges, CallFuture, ToolSpec},
+};
 
-use crate::hub::HubConfig;
+use crate::{answers::Answerer, hub::HubConfig};
+
+/// Answers the calls of one tool: it is given the arguments, a JSON object that fits the schema, and the cell.
+pub type ToolAnswer = Box<dyn Fn(String, CellId) -> CallFuture + Send + Sync>;
 
 /// Bridges that a program lays over those of its hub: what they do not answer themselves they hand on.
 pub trait Layer: Send + Sync + fmt::Debug {
     /// Returns the bridges of a session.
     fn over(&self, bridges: Arc<dyn Bridges>) -> Arc<dyn Bridges>;
+
+    /// Returns what answers a tool that the caller of a session declares, in the place of the caller's lines; `None` leaves it to those.
+    fn tool(&self, _name: &str) -> Option<ToolAnswer> {
+        None
+    }
 }
 
 impl HubConfig {
@@ -26,5 +37,22 @@ impl HubConfig {
             None => bridges,
         };
         self.layer.iter().fold(bridges, |bridges, layer| layer.over(bridges))
+    }
+
+    /// The bridges of the session of this name, with the tools that the layer or its answerer answers for.
+    pub(crate) fn with_tools(
+        &self,
+        name: &str,
+        bridges: &HostBridges,
+        tools: &[ToolSpec],
+        answerer: Option<&Answerer>,
+    ) -> HostBridges {
+        let Some(answerer) = answerer else { return bridges.clone() };
+        let of_caller =
+            |tools: Tools, spec: &ToolSpec| match self.layer.as_ref().and_then(|layer| layer.tool(&spec.name)) {
+                Some(answer) => tools.with(spec.clone(), answer),
+                None => tools.with(spec.clone(), answerer.tool(name, &spec.name)),
+            };
+        bridges.clone().with_tools(tools.iter().fold(Tools::new(), of_caller))
     }
 }

@@ -39,7 +39,7 @@ pub use figures::{CellKey, DURATION_BOUNDS, Histogram};
 pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
 pub use journals::Journals;
-pub use layer::Layer;
+pub use layer::{Layer, ToolAnswer};
 pub use lines::{Line, LineError, LineRead, Lines, Place, TASKS_MAX, pages};
 pub use own::OwnSession;
 pub use run::{Delivery, Driving, OnDisconnect, Reader, RunHandle, RunRequest};

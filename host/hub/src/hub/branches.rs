@@ -41,7 +41,7 @@ impl Hub {
             let open = OpenRequest { name: Some(name), tools, input, config, keep, ..OpenRequest::default() };
             return self.open_session(open, answerer).await;
         }
-        let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
+        let granted = self.0.config.with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
         let bridges = self.0.config.answered(granted, entry.rules.as_ref());
         let session = match state {
             Some(state) => entry.session.branch(state, Some(name.clone()), Some(bridges)).await?,

@@ -42,6 +42,16 @@ impl LineError {
         LineError::Refused(Refusal { code: code.to_owned(), message: message.into(), hint: None })
     }
 
+    /// The refusal that says it.
+    pub fn refusal(&self) -> Refusal {
+        let hint = match self {
+            LineError::Hub(error) => error.hint(),
+            LineError::Refused(refusal) => refusal.hint.clone(),
+            LineError::Invalid(_) => None,
+        };
+        Refusal { code: self.code().to_owned(), message: self.to_string(), hint }
+    }
+
     /// A stable word for the error.
     pub fn code(&self) -> &str {
         match self {
@@ -132,12 +142,7 @@ pub trait Place: Send + Sync + 'static {
 
     /// Returns an error in the form that the caller receives.
     fn refusal(&self, error: LineError) -> Refusal {
-        let hint = match &error {
-            LineError::Hub(error) => error.hint(),
-            LineError::Refused(refusal) => refusal.hint.clone(),
-            LineError::Invalid(_) => None,
-        };
-        Refusal { code: error.code().to_owned(), message: error.to_string(), hint }
+        error.refusal()
     }
 }
 
