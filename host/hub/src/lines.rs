@@ -227,7 +227,7 @@ impl<P: Place> Lines<P> {
             Request::Open(open) => {
                 self.voice.place.admit()?;
                 let session = self.open(*open).await?;
-                return Ok(Some(Answer::Opened { id, session }));
+                return Ok(Some(self.names.opened_answer(id, session)));
             }
             Request::Run { session, cells, keep_going, options } => {
                 self.voice.place.admit()?;
@@ -369,7 +369,7 @@ impl<P: Place> Lines<P> {
                 let (place, names) = (self.voice.place.clone(), self.names.clone());
                 return self.in_turn(&entry, asked(), tasks, async move {
                     let session = state::fork(&*place, &names, &from, new, state).await?;
-                    Ok(Some(Answer::Opened { id, session }))
+                    Ok(Some(names.opened_answer(id, session)))
                 });
             }
             Request::Sessions => {

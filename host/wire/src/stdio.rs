@@ -62,7 +62,13 @@ pub enum Answer {
         requests: Vec<&'static str>,
     },
     /// A session is open.
-    Opened { id: Option<String>, session: String },
+    Opened {
+        id: Option<String>,
+        session: String,
+        /// Its name in paths of the server, where that is another one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// The sessions that are open, by their names.
     Sessions { id: Option<String>, sessions: Vec<OpenSessionJson> },
     /// The states of a session that are kept.

@@ -9,6 +9,7 @@ use std::{
 
 use cellar_core::sync::lock;
 use cellar_engine::Session;
+use cellar_wire::Answer;
 
 use crate::{Hub, HubError, LineError, Place, lines::TASKS_MAX};
 
@@ -99,6 +100,12 @@ impl Names {
         let mut table = lock(&self.table);
         table.own_sessions.insert(name.clone(), own.to_owned());
         table.sessions.insert(own.to_owned(), name);
+    }
+
+    /// The answer that a session is open.
+    pub(super) fn opened_answer(&self, id: Option<String>, own: String) -> Answer {
+        let name = lock(&self.table).sessions.get(&own).filter(|name| **name != own).cloned();
+        Answer::Opened { id, session: own, name }
     }
 
     pub(super) fn closed(&self, own: &str) {
