@@ -88,8 +88,11 @@ enum Route {
     Last(Last),
 }
 
+/// Function that is called with an answer, or with `None` when there will be none.
+type Callback = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
+
 /// Callback that waits for the last answer to a request.
-struct Last(Option<Box<dyn FnOnce(Option<Vec<u8>>) + Send>>);
+struct Last(Option<Callback>);
 
 impl Last {
     fn call(&mut self, answer: Option<Vec<u8>>) {

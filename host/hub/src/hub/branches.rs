@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cellar_engine::store::StoredSession;
 use tokio::task::spawn_blocking;
 
-use super::{Hub, Keep, OpenRequest, SessionEntry, with_tools};
+use super::{Hub, Keep, OpenRequest, SessionEntry};
 use crate::error::HubError;
 
 impl Hub {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{tenants::Tenants, *};
 
 /// Operations that a token may carry out that only looks. All others need more.
-const LOOKS: [(&str, &str); 32] = [
+const LOOKS: [(&str, &str); 33] = [
     ("GET", "/v1/sessions"),
     ("GET", "/v1/sessions/{session}"),
     ("GET", "/v1/sessions/{session}/calls"),
