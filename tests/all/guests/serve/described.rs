@@ -33,6 +33,8 @@ fn things(served: &Served, path: &str) -> BTreeMap<&'static str, String> {
         ("output", "0".to_owned()),
         ("path", "table.csv".to_owned()),
         ("tenant", "own".to_owned()),
+        ("state", "1".to_owned()),
+        ("other", "1".to_owned()),
     ]);
     served.ask("PUT", &format!("/v1/sessions/{session}/files/table.csv"), &[], b"a,b\n");
     let snapshot = served.post(&format!("/v1/sessions/{session}/snapshots"), json!({}));
@@ -74,7 +76,7 @@ fn things(served: &Served, path: &str) -> BTreeMap<&'static str, String> {
 #[test]
 fn every_example_does_what_is_said_of_it() {
     let store = tempfile::tempdir().expect("a folder");
-    let (_folder, config) = config("[tools.pay]\ncommand = [\"python3\", \"SCRIPTS/add.py\"]\nconfirm = true\n");
+    let (_folder, config) = config("[session]\nhistory = 10\n[tools.pay]\ncommand = [\"python3\", \"SCRIPTS/add.py\"]\nconfirm = true\n");
     let served = Served::start(store.path(), &["--config", config.to_str().expect("text")]);
     let described = served.get("/openapi.json").json();
     let validator = |schema: &Value| {
