@@ -125,6 +125,7 @@ impl Template {
         session.input_timeout = own.input_timeout.or(session.input_timeout);
         session.charts = own.charts.or(session.charts);
         session.history = own.history.or(session.history);
+        session.commands = own.commands.or(session.commands);
         if own.aliases.is_some() {
             session.aliases.clone_from(&own.aliases);
         }
@@ -342,6 +343,9 @@ pub struct SessionTable {
     pub history: Option<History>,
     /// `charts`: whether charts that cells display as specifications are drawn, as SVG and PNG. They are unless given.
     pub charts: Option<bool>,
+    /// `commands`: whether callers of `cellar serve` and `cellar mcp` may run commands of the sandbox's shell. They may not unless
+    /// given.
+    pub commands: Option<bool>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.

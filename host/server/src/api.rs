@@ -3,6 +3,7 @@
 mod admin;
 mod approvals;
 mod calls;
+mod commands;
 mod datasets;
 mod files;
 mod looks;

@@ -3,7 +3,8 @@
 //! A *sandbox* is a session, whose two languages are the contexts that are there from the start, and one more session for
 //! each context that the client makes, over the same workspace. What clients say is translated: `control` makes, lists and
 //! ends sandboxes, `execute` runs cells, `contexts` and `files` are what they say, and `filesystem` answers the remote
-//! procedure calls (`connect`) by which the clients look after files. `sandboxes` keeps what sessions do not say of
+//! procedure calls (`connect`) by which the clients look after files,
+//! `processes` those by which they run commands, at a `terminal` as well. `sandboxes` keeps what sessions do not say of
 //! themselves. Read [`Interface::answer`] first.
 
 mod charts;
@@ -15,8 +16,10 @@ mod files;
 mod filesystem;
 mod lives;
 mod multipart;
+mod processes;
 mod results;
 mod sandboxes;
+mod terminal;
 mod watch;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -36,6 +39,7 @@ use crate::{
     tenant::Tenant,
 };
 
+use processes::Processes;
 use sandboxes::Sandbox;
 pub(crate) use sandboxes::{Sandboxes, folder_in};
 use watch::Watchers;
@@ -49,7 +53,7 @@ const ENVD_PORT: &str = "49983";
 /// First names of paths that are a sandbox's; all others are the service's.
 const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
 /// Operations of sandboxes. Paths are not decoded.
-static OPERATIONS: [Declared; 9] = [
+static OPERATIONS: [Declared; 10] = [
     Declared::act("GET", "health"),
     Declared::act("POST", "execute"),
     Declared::act("GET", "contexts"),
@@ -59,9 +63,8 @@ static OPERATIONS: [Declared; 9] = [
     Declared::act("GET", "files"),
     Declared::act("POST", "files"),
     Declared::act("POST", "filesystem.Filesystem/{procedure}"),
+    Declared::act("POST", "process.Process/{procedure}"),
 ];
-/// Procedures for commands, which no sandbox runs.
-static COMMANDS: [Declared; 1] = [Declared::act("POST", "process.Process/{procedure}")];
 /// Bytes of an id, or of a token, that is looked at.
 const ID_BYTES_MAX: usize = 200;
 /// Time, and bytes, for which the body of a refused request is still read.
@@ -159,6 +162,7 @@ struct Account {
     tenant: Arc<Tenant>,
     sandboxes: Arc<Sandboxes>,
     watchers: Watchers,
+    processes: Processes,
 }
 
 /// The interface: an account for each tenant.
@@ -170,7 +174,12 @@ pub(crate) struct Interface {
 impl Interface {
     /// Adds a tenant, with its stored sandboxes.
     pub(crate) fn add(&mut self, tenant: &Arc<Tenant>, sandboxes: Arc<Sandboxes>) {
-        let account = Account { tenant: tenant.clone(), sandboxes, watchers: Watchers::default() };
+        let account = Account {
+            tenant: tenant.clone(),
+            sandboxes,
+            watchers: Watchers::default(),
+            processes: Processes::default(),
+        };
         self.by_tenant.insert(tenant.name.clone(), Arc::new(account));
     }
 
@@ -229,7 +238,7 @@ impl Interface {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let find = |all| Declared::find(all, &method, &path).map(|declared| declared.scope);
         let is_of_sandbox = asked.is_of_sandbox();
-        let declared = if is_of_sandbox { find(&OPERATIONS).or(find(&COMMANDS)) } else { find(&control::OPERATIONS) };
+        let declared = if is_of_sandbox { find(&OPERATIONS) } else { find(&control::OPERATIONS) };
         let let_through = if is_of_sandbox {
             self.of_sandbox(state, &asked, &method, &headers, query.as_deref())
                 .map(|(passed, sandbox)| (passed, Some(sandbox)))
@@ -423,10 +432,7 @@ async fn route(
             to_its_end(async move { filesystem::answer(call, sandbox, &procedure).await }).await
         }
         ("POST", ["filesystem.Filesystem", procedure]) => filesystem::answer(call, sandbox, procedure).await,
-        ("POST", ["process.Process", procedure]) => {
-            hear_out(call.body).await;
-            Ok(connect::no_commands(procedure))
-        }
+        ("POST", ["process.Process", procedure]) => processes::answer(call, sandbox, procedure).await,
         _ => Err(unknown()),
     }
 }

@@ -8,6 +8,7 @@ mod endpoint;
 mod models;
 mod resources;
 mod runs;
+mod shell;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -189,7 +190,7 @@ impl ServerHandler for Mcp {
     ) -> Result<ListToolsResult, ErrorData> {
         let mut tools = Vec::new();
         let languages = self.tenant.hub.languages();
-        for name in MCP_TOOLS {
+        for name in MCP_TOOLS.into_iter().filter(|name| *name != "shell" || self.has_shell()) {
             let schema: JsonObject = mcp_schema(name, &languages).as_object().cloned().unwrap_or_default();
             let description = match name {
                 "eval" => described::eval(self, Asking::of(&context).has_model).await,
@@ -227,6 +228,9 @@ impl ServerHandler for Mcp {
                     Ok(following) => self.follow(following, &context).await,
                     Err(problem) => Err(problem),
                 }
+            }
+            Ok(McpCall::Shell { session, command, timeout, stdin }) => {
+                self.shell(session, &command, timeout, stdin, &context).await.map(CallToolResponse::from)
             }
             Ok(call) => self.carry_out(call, &context).await.map(CallToolResponse::from),
             Err(invalid) => Err(invalid.into()),
@@ -291,7 +295,7 @@ impl Mcp {
     async fn carry_out(&self, call: McpCall, context: &RequestContext<RoleServer>) -> Told {
         let tenant = &self.tenant;
         let (said, structured) = match call {
-            McpCall::Eval { .. } => return Err(Problem::unknown("tool")),
+            McpCall::Eval { .. } | McpCall::Shell { .. } => return Err(Problem::unknown("tool")),
             McpCall::Reset { session, languages } => {
                 let Used { name, entry, .. } = self.known_session(session, context).await?;
                 entry.reset(languages).await;

@@ -2,6 +2,7 @@
 //! tenant's thing is not found needs no check: it is in another hub.
 
 mod calls;
+mod commands;
 mod opening;
 mod quotas;
 mod repeats;
@@ -40,6 +41,10 @@ use crate::{
 };
 
 pub(crate) use calls::{Calls, SentCalls};
+use commands::Commands;
+pub(crate) use commands::{
+    Command, CommandRequest, End, Part, Place as CommandPlace, Program, collect as collect_command, parts,
+};
 use opening::Opened;
 pub(crate) use opening::{Opening, tightened};
 pub use quotas::Quota;
@@ -166,6 +171,8 @@ pub(crate) struct Tenant {
     times: Times,
     /// Calls of tools that clients answer for.
     pub(crate) calls: Calls,
+    /// Commands that run in its sessions.
+    pub(crate) commands: Commands,
     extensions: Extensions,
 }
 
@@ -255,6 +262,7 @@ impl Tenant {
             waking: tokio::sync::Mutex::default(),
             times,
             calls: Calls::new(),
+            commands: Commands::default(),
             extensions,
         })
     }

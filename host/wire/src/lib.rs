@@ -43,10 +43,10 @@ pub use request::{
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{
-    CallJson, CompletionJson, CompletionsJson, FileJson, IDLE_AFTER_MAX, RunBody, RunJson, ServedSessionJson,
-    SessionGrants, SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body,
-    input_body, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, state_body,
-    times_body,
+    CallJson, CommandBody, CommandJson, CompletionJson, CompletionsJson, FileJson, IDLE_AFTER_MAX, RunBody, RunJson,
+    ServedSessionJson, SessionGrants, SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value,
+    command_body, eval_body, fork_body, input_body, look_body, reply_body, reset_body, rewind_body, run_body,
+    server_schemas, session_request, state_body, times_body,
 };
 pub use session::{FileChangeJson, NameChangeJson, StateDiffJson, StateJson, StatesJson, StoredSessionJson};
 pub use stdio::{

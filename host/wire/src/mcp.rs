@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
+use std::time::Duration;
+
 use cellar_core::{
     cell::{Cell, Language},
     limits,
@@ -31,6 +33,8 @@ pub enum McpCall {
     Snapshot { session: Option<String> },
     /// Opens a session with the state of another one, or with what was kept.
     Fork { session: Option<String>, snapshot: Option<String> },
+    /// Runs a command of the shell.
+    Shell { session: Option<String>, command: String, timeout: Option<Duration>, stdin: Option<String> },
     /// Does something with a file.
     Files { session: Option<String>, path: String, action: FileAction },
 }
@@ -45,7 +49,7 @@ pub enum FileAction {
 }
 
 /// The names of the tools.
-pub const MCP_TOOLS: [&str; 5] = ["eval", "reset", "snapshot", "fork", "files"];
+pub const MCP_TOOLS: [&str; 6] = ["eval", "shell", "reset", "snapshot", "fork", "files"];
 
 /// Reads the arguments of a tool; none when there is no tool of that name.
 pub fn mcp_call(tool: &str, arguments: &[u8]) -> Option<Result<McpCall, Invalid>> {
@@ -71,6 +75,15 @@ pub fn mcp_call(tool: &str, arguments: &[u8]) -> Option<Result<McpCall, Invalid>
                 problems.add("$", "expected either `session` or `snapshot`");
             }
             Some(McpCall::Fork { session, snapshot })
+        }),
+        "shell" => read(arguments, &["session", "command", "timeout", "stdin"], |fields, problems| {
+            let session = optional(fields, "session", problems);
+            let range = limits::TIMEOUT_MIN..=limits::TIMEOUT_MAX;
+            let timeout = fields.get("timeout").and_then(|at| at.seconds(range, problems));
+            let stdin = fields.get("stdin").and_then(|at| bounded(&at, FILE_BYTES_MAX, problems));
+            let command = fields.required("command", "a command", problems)?;
+            let command = bounded(&command, FILE_BYTES_MAX, problems)?;
+            Some(McpCall::Shell { session, command, timeout, stdin })
         }),
         "files" => read(arguments, &["session", "action", "path", "text"], files),
         _ => return None,
@@ -172,6 +185,16 @@ pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
             json!({"session": session, "snapshot": {"type": "string", "description": "A snapshot to go on from, in the place of a session."}}),
             &[],
         ),
+        "shell" => object(
+            json!({
+                "session": session,
+                "command": {"type": "string", "description": "A line, or a script."},
+                "timeout": {"description": "Seconds that the command may take.", "type": "number",
+                    "minimum": limits::TIMEOUT_MIN.as_secs_f64(), "maximum": limits::TIMEOUT_MAX.as_secs()},
+                "stdin": {"type": "string", "description": "Its standard input."},
+            }),
+            &["command"],
+        ),
         "files" => object(
             json!({
                 "session": session,
@@ -223,6 +246,16 @@ pub fn mcp_output_schema(tool: &str) -> Value {
                 &["session", "isNew", "isError", "output", "cells", "values", "images"],
             )
         }
+        "shell" => object(
+            json!({
+                "session": session,
+                "isNew": {"type": "boolean", "description": "Whether the session was opened for this call."},
+                "exitCode": {"type": ["integer", "null"], "description": "Null for a command that was ended."},
+                "output": {"type": "string", "description": "The text of the answer."},
+                "isCut": {"type": "boolean", "description": "Whether the middle of the output is left out."},
+            }),
+            &["session", "isNew", "exitCode", "output", "isCut"],
+        ),
         "snapshot" => object(json!({"session": session, "snapshot": {"type": "string"}}), &["session", "snapshot"]),
         "files" => {
             let entry = object(json!({"name": {"type": "string"}, "kind": {"type": "string"}}), &["name", "kind"]);

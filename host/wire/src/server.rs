@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
 mod bodies;
+mod commands;
 
 use cellar_core::{
     cell::{Cell, Language},
@@ -31,11 +32,14 @@ use crate::{
 use bodies::{FORK, INPUT, LOOK, NEW_EVAL, NEW_RUN, NEW_SESSION, REPLY, RESET, REWIND, SESSION_CHANGE, STATE_CHANGE};
 
 pub use bodies::server_schemas;
+pub use commands::{CommandBody, CommandJson, command_body};
 
 /// Bytes of a name that a caller chooses.
 const NAME_BYTES_MAX: usize = 100;
 /// Bytes of a line of input or of a name in a session.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a path.
+const PATH_BYTES_MAX: usize = 4_096;
 
 /// Bytes of the environment that a caller gives a session.
 const ENVIRONMENT_BYTES_MAX: usize = 256 << 10;

@@ -18,6 +18,7 @@ mod accounts;
 mod afar;
 mod approvals;
 mod calls;
+mod commands;
 mod datasets;
 mod described;
 mod e2b;

@@ -197,6 +197,7 @@ impl Parser<'_> {
         let known = [
             "aliases",
             "charts",
+            "commands",
             "guests",
             "history",
             "kernel_mode",
@@ -229,6 +230,7 @@ impl Parser<'_> {
         table.aliases = fields.get("aliases").map(|at| at.texts("path", &mut self.problems).unwrap_or_default());
         table.history = fields.get("history").and_then(|at| self.history(&at));
         table.charts = fields.get("charts").and_then(|at| at.boolean(&mut self.problems));
+        table.commands = fields.get("commands").and_then(|at| at.boolean(&mut self.problems));
         if let Some(at) = fields.get("guests") {
             for name in at.texts("guest", &mut self.problems).unwrap_or_default() {
                 match GuestName::from_name(&name).filter(|guest| *guest != GuestName::Probe) {

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 
-use super::{admin, approvals, calls, datasets, files, looks, runs, sessions, states, stdio, stores};
+use super::{admin, approvals, calls, commands, datasets, files, looks, runs, sessions, states, stdio, stores};
 use crate::{
     access::Scope,
     http::{Call, names},
@@ -198,6 +198,13 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         )),
         (200, Content::Run("Result")),
         handler!(runs::start, session),
+    ),
+    post(
+        "/v1/sessions/{session}/commands",
+        "Run a command of the sandbox's shell, where that is granted",
+        Some(("NewCommand", r#"{"command": "echo a b | wc -w", "environment": {"PLACE": "here"}, "timeout": 60}"#)),
+        (200, Content::Run("Command")),
+        handler!(commands::start, session),
     ),
     // What comes over them may be anything.
     Operation {

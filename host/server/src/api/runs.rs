@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Time for which a run goes on without its reader, so that the reader can come back.
-const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
+pub(super) const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
 /// `POST /v1/sessions/{session}/runs`
 pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
@@ -117,22 +117,27 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
 /// Responds with the output of a run. For its result alone, the run is driven within this task.
 async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form: Form) -> Answer {
     if form == Form::Later {
-        let body: RunJson<ResultJson> = RunJson {
-            run: run.id().to_owned(),
-            session: run.session_name().to_owned(),
-            status: "running",
-            result: None,
-            calls: Vec::new(),
-        };
-        let mut response = answers::json(StatusCode::ACCEPTED, &body)?;
-        stream::name(&mut response, &run);
-        return Ok(response);
+        return accepted(&run);
     }
     let reader = if form == Form::Result { run.own_result() } else { run.own(0) };
     if let Some(driving) = driving.filter(|_| form == Form::Result) {
         driving.await;
     }
     stream::follow(run, reader, form, &tenant.calls).await
+}
+
+/// Responds with the id of a run, which goes on.
+pub(super) fn accepted(run: &RunHandle) -> Answer {
+    let body: RunJson<ResultJson> = RunJson {
+        run: run.id().to_owned(),
+        session: run.session_name().to_owned(),
+        status: "running",
+        result: None,
+        calls: Vec::new(),
+    };
+    let mut response = answers::json(StatusCode::ACCEPTED, &body)?;
+    stream::name(&mut response, run);
+    Ok(response)
 }
 
 /// Responds with the run that an earlier request with the same key made, in the form that this request asks for.

@@ -13,8 +13,6 @@ use crate::problem::Problem;
 const STREAM_TYPE: &str = "application/connect+json";
 /// Flag of the last envelope of a stream.
 const END: u8 = 2;
-/// Procedures of the process service that are answered by a stream.
-const STREAMS: [&str; 2] = ["Start", "Connect"];
 
 /// Returns the protocol's code for the status of a problem.
 fn code(problem: &Problem) -> &'static str {
@@ -66,14 +64,14 @@ pub(super) fn stream(body: axum_core::body::Body) -> Response {
     (StatusCode::OK, [(header::CONTENT_TYPE, STREAM_TYPE)], body).into_response()
 }
 
-/// Returns the refusal of a request to run a command.
-pub(super) fn no_commands(procedure: &str) -> Response {
-    let detail = "this sandbox runs no shell and no commands: use run_code, which has Python and JavaScript";
-    let problem = Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", detail);
-    match STREAMS.contains(&procedure) {
-        true => stream(axum_core::body::Body::from(end(Some(&problem)))),
-        false => refusal(&problem),
+/// Returns the length of the first message and its envelope, once all of it is there.
+pub(super) fn length(bytes: &[u8], message_bytes_max: usize) -> Result<Option<usize>, Problem> {
+    let Some(([_, length @ ..], rest)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+    if length > message_bytes_max {
+        return Err(Problem::bad(format!("a message of this call has at most {message_bytes_max} bytes")));
     }
+    Ok((rest.len() >= length).then(|| length.saturating_add(5)))
 }
 
 /// Returns the message in the body of a call that is answered by a stream: one envelope, without compression.

@@ -52,6 +52,11 @@ pub(super) fn other(tool: &str) -> &'static str {
             "Keeps the state of the session (all names, functions, half-read iterators) under an id. `fork` makes a session \
              of it."
         }
+        "shell" => {
+            "Runs a command as `bash -c` does, in a process of its own beside the cells: it has the files of the session, and none of \
+             its names. Nothing can be installed. `python`, `node`, `npm run` and the common commands of a shell are there, `git` is \
+             not; `command -v NAME` says what is. Give what it reads as `stdin`: nobody types."
+        }
         "fork" => {
             "Makes a new session with the state and the files of this one, or with the state of a snapshot, and gives its name. \
              What is tried there leaves the original alone."
@@ -69,6 +74,7 @@ pub(super) fn title(tool: &str) -> &'static str {
         "eval" => "Run Python or JavaScript",
         "reset" => "Start with a fresh kernel",
         "snapshot" => "Keep the state",
+        "shell" => "Run a command",
         "fork" => "Fork the session",
         _ => "Files of the session",
     }
@@ -79,7 +85,7 @@ pub(super) fn title(tool: &str) -> &'static str {
 pub(super) fn annotations(tool: &str, reach_out: bool) -> ToolAnnotations {
     let hints = ToolAnnotations::with_title(title(tool)).read_only(false);
     match tool {
-        "eval" => hints.destructive(true).idempotent(false).open_world(reach_out),
+        "eval" | "shell" => hints.destructive(true).idempotent(false).open_world(reach_out),
         "reset" => hints.destructive(true).idempotent(true).open_world(false),
         "files" => hints.destructive(true).idempotent(true).open_world(false),
         _ => hints.destructive(false).idempotent(false).open_world(false),

@@ -7,13 +7,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    CallJson, CompletionsJson, EXPIRES_AT_MAX, FileJson, IDLE_AFTER_MAX, NAME_BYTES_MAX, RunJson, ServedSessionJson,
-    SnapshotJson, TEXT_BYTES_MAX, VariableJson,
+    CallJson, CommandJson, CompletionsJson, EXPIRES_AT_MAX, FileJson, IDLE_AFTER_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
+    RunJson, ServedSessionJson, SnapshotJson, TEXT_BYTES_MAX, VariableJson,
 };
 use crate::{
     DatasetJson, EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, StateDiffJson, StatesJson,
-    StubsJson,
-    WaitingCallsJson,
+    StubsJson, WaitingCallsJson,
     approval::DECISION,
     lineage::{self, PRODUCER, SEEN},
     object::{Kind, Member, Object, Text, member},
@@ -79,6 +78,19 @@ pub(super) static SESSION_CHANGE: Object = Object::new(
 );
 pub(super) static NEW_RUN: Object =
     Object::new("NewRun", "Cells to run in a session.", &[CELLS, KEEP_GOING, ON_DISCONNECT, PRODUCER, DRY_RUN, SEEN]);
+pub(super) static NEW_COMMAND: Object = Object::new(
+    "NewCommand",
+    "A command of the sandbox's shell.",
+    &[
+        member("command", Kind::Text(CONTENT.filled()), "A line, or a script, as after `bash -c`.")
+            .required("a command"),
+        member("cwd", Kind::Text(Text::ANY.at_most(PATH_BYTES_MAX)), "Its folder; the workspace unless given."),
+        member("environment", Kind::Texts, "Environment variables, beside those of the session."),
+        member("timeout", Kind::Timeout, "Seconds that it may take; as many as a cell at most unless given."),
+        member("stdin", Kind::Text(CONTENT), "Its standard input, which is empty unless given."),
+        ON_DISCONNECT,
+    ],
+);
 pub(super) static NEW_EVAL: Object = Object::new(
     "NewEval",
     "Cells to run in a session of their own: `cells`, or one by its `language` and `code`.",
@@ -246,6 +258,7 @@ pub fn server_schemas() -> Map<String, Value> {
         &NEW_SESSION,
         &SESSION_CHANGE,
         &NEW_RUN,
+        &NEW_COMMAND,
         &NEW_EVAL,
         &INPUT,
         &REPLY,
@@ -277,6 +290,7 @@ pub fn server_schemas() -> Map<String, Value> {
     written.subschema_for::<CompletionsJson>();
     written.subschema_for::<RunJson<ResultJson>>();
     written.subschema_for::<ResultJson>();
+    written.subschema_for::<CommandJson>();
     written.subschema_for::<StreamLine>();
     written.subschema_for::<RunOutputs>();
     written.subschema_for::<ProblemJson>();

@@ -76,7 +76,8 @@ fn things(served: &Served, path: &str) -> BTreeMap<&'static str, String> {
 #[test]
 fn every_example_does_what_is_said_of_it() {
     let store = tempfile::tempdir().expect("a folder");
-    let (_folder, config) = config("[session]\nhistory = 10\n[tools.pay]\ncommand = [\"python3\", \"SCRIPTS/add.py\"]\nconfirm = true\n");
+    let granted = "[session]\nhistory = 10\ncommands = true\n[tools.pay]\ncommand = [\"python3\", \"SCRIPTS/add.py\"]\nconfirm = true\n";
+    let (_folder, config) = config(granted);
     let served = Served::start(store.path(), &["--config", config.to_str().expect("text")]);
     let described = served.get("/openapi.json").json();
     let validator = |schema: &Value| {

@@ -17,7 +17,7 @@ struct Door {
 
 impl Door {
     fn open() -> Door {
-        let tenants = Tenants::new("[tenants.red]\n[tenants.blue]\n");
+        let tenants = Tenants::new("[session]\ncommands = true\n[tenants.red]\n[tenants.blue]\n");
         let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
         Door { served: tenants.serve(), tenants, red, blue }
     }
@@ -322,7 +322,12 @@ fn whatever_is_sent_has_a_named_answer() {
         ("POST", "/filesystem.Filesystem/Move", json!({"source": "/home/user", "destination": "x"}), 400),
         ("POST", "/filesystem.Filesystem/GetWatcherEvents", json!({"watcherId": "x"}), 404),
         ("POST", "/filesystem.Filesystem/Nothing", json!({}), 404),
-        ("POST", "/process.Process/List", json!({}), 501),
+        ("POST", "/process.Process/List", json!([]), 400),
+        ("POST", "/process.Process/Nothing", json!({}), 404),
+        ("POST", "/process.Process/SendInput", json!({}), 400),
+        ("POST", "/process.Process/SendInput", json!({"process": {"pid": -1}}), 400),
+        ("POST", "/process.Process/SendSignal", json!({"process": {"pid": 1}}), 404),
+        ("POST", "/process.Process/CloseStdin", json!({"process": {"tag": "x"}}), 404),
         ("PATCH", "/execute", json!({}), 404),
     ];
     for (method, path, body, status) in bodies {

@@ -17,7 +17,7 @@ pub(super) fn client(arguments: &[&str], case: &str) {
 
 impl Served {
     /// Sends a request of the newest protocol, and returns the message that answers it.
-    fn message(&self, token: &str, method: &str, mut params: Value) -> Value {
+    pub(super) fn message(&self, token: &str, method: &str, mut params: Value) -> Value {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -38,7 +38,7 @@ impl Served {
     }
 
     /// Calls a tool, and returns the first text of its answer, or the error of the protocol.
-    fn told(&self, token: &str, tool: &str, arguments: Value) -> String {
+    pub(super) fn told(&self, token: &str, tool: &str, arguments: Value) -> String {
         let answer = self.message(token, "tools/call", json!({"name": tool, "arguments": arguments}));
         words(&answer)
     }

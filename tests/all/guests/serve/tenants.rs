@@ -85,6 +85,7 @@ fn neither_sees_anything_of_the_other() {
             "runs" => cell("py", "1"),
             "input" => json!({"request_id": "r", "value": null}),
             "{call}" => json!({"result": 1}),
+            "commands" => json!({"command": "ls"}),
             "rewind" => json!({"snapshot": ids[2].1}),
             "complete" | "inspect" => json!({"language": "py", "code": "x"}),
             _ => json!({}),
