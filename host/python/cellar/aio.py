@@ -95,7 +95,7 @@ class AsyncSandbox:
         made = await asyncio.to_thread(opened_link, self._settings, self._server, loop)
         try:
             _, mailbox = made.request("open", **self._settings.opening)
-            await _answer(mailbox)
+            made.note_opened(await _answer(mailbox))
         except BaseException:
             made.release()
             raise
@@ -213,13 +213,14 @@ class AsyncSandbox:
         made.__dict__.update(self.__dict__)
         made.name = opened["session"]
         assert self._link is not None
+        self._link.note_opened(opened)
         self._link.users += 1
         return made
 
     async def snapshot(self, path: str | os.PathLike[str] | None = None) -> Snapshot:
         """Writes its state into a file: see `Sandbox.snapshot`."""
         link = await self._ready()
-        if path is None and link.connection.sessions is None:
+        if path is None and not link.is_local:
             path = f"{self.name}-{os.urandom(4).hex()}"
         snapshot = Snapshot._temporary() if path is None else Snapshot(path)
         await self._ask("snapshot", session=self.name, file=snapshot.path)
@@ -292,6 +293,10 @@ class AsyncFolder:
     async def upload(self, folder: str | os.PathLike[str], path: str | os.PathLike[str] = "/workspace") -> None:
         """Copies a folder of the host with all in it."""
         await self._sandbox._on_a_thread(lambda same: same.files.upload(folder, path))
+
+    async def download(self, folder: str | os.PathLike[str], path: str | os.PathLike[str] = "/workspace") -> None:
+        """Copies a folder of the sandbox with all in it to the host."""
+        await self._sandbox._on_a_thread(lambda same: same.files.download(folder, path))
 
 
 class AsyncRun(RunUnderWay):

@@ -68,7 +68,7 @@ class Options(TypedDict, total=False):
     data: bool
     """True for Python with NumPy, pandas and Matplotlib."""
     tools: Iterable[Callable[..., Any] | Tool]
-    """Functions that cells call as `tool.NAME(...)`, on other threads than the program's."""
+    """Functions that cells call as `tool.NAME(...)`: on threads of the engine, and quick ones on the thread that waits for the cell."""
     mounts: Mapping[str, str | os.PathLike[str] | Mapping[str, Json]]
     """Folders: `{"/data": "./data", "/out": {"host": "./out", "write": True}}`."""
     workspace: str | os.PathLike[str]

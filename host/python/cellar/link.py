@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
 
-    from ._cellar import Connection, Mailbox
+    from ._cellar import Connection, Files, Mailbox, Server, Sessions
+    from .remote import RemoteFiles, RemoteSessions
 
 Json = Any
 
+_loads = json.JSONDecoder().decode
+# What tools and functions return: no NaN, which is no JSON.
+_returned = json.JSONEncoder(separators=(",", ":"), default=plain, allow_nan=False).encode
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
@@ -38,7 +42,7 @@ class Link:
 
     def __init__(
         self,
-        connect: Callable[[Callable[[bytes], object]], Connection],
+        connect: Callable[[Callable[[bytes], object], Callable[[str, str, str], bytes | str | None]], Connection],
         tools: Mapping[str, Tool],
         loop: asyncio.AbstractEventLoop | None = None,
         input: Callable[[str], Any] | None = None,  # noqa: A002 - the name that cells have for it
@@ -50,6 +54,8 @@ class Link:
         self.input = input
         self.users = 1
         self._ids = count(1)
+        # The server's names of sessions, by those that they have here.
+        self._names: dict[str, str] = {}
         # Calls under way: those of coroutines with what cancels them. Lines are handled on several threads, in any order.
         self._calls: dict[str, Future[None] | None] = {}
         self._cancelled: set[str] = set()
@@ -62,10 +68,44 @@ class Link:
             if found is not None:
                 found(line)
 
+        answer_tool = weakref.WeakMethod(self._tool)
+
+        def tool(call: str, name: str, arguments: str) -> bytes | str | None:
+            found = answer_tool()
+            return "the sandbox has gone" if found is None else found(call, name, arguments)
+
         try:
-            self.connection = connect(handler)
+            self.connection = connect(handler, tool)
         except EngineError as error:
             raise refused(error) from None
+        self.is_local: bool = self.connection.server is None
+
+    def note_opened(self, answer: dict[str, Json]) -> None:
+        """Takes in the answer that a session is open."""
+        session: str = answer["session"]
+        self._names[session] = answer.get("name") or session
+
+    def files(self) -> Files | RemoteFiles:
+        """Files of its sessions."""
+        if (files := self.connection.files) is not None:
+            return files
+        from .remote import RemoteFiles
+
+        return RemoteFiles(self._server(), self._names)
+
+    def sessions(self) -> Sessions | RemoteSessions:
+        """State of its sessions."""
+        if (sessions := self.connection.sessions) is not None:
+            return sessions
+        from .remote import RemoteSessions
+
+        return RemoteSessions(self._server(), self._names)
+
+    def _server(self) -> Server:
+        server = self.connection.server
+        if server is None:
+            raise SandboxError("the sandbox is closed", "closed")
+        return server
 
     def request(self, kind: str, events: bool = False, **members: Json) -> tuple[str, Mailbox]:
         """Sends a request, and returns its id and the mailbox of its answers."""
@@ -73,6 +113,21 @@ class Link:
         members["type"], members["id"] = kind, name
         try:
             return name, self.connection.request(name, _dumps(members).encode("utf-8", "surrogatepass"), events)
+        except EngineError as error:
+            raise refused(error) from None
+
+    def run(self, members: dict[str, Json]) -> dict[str, Json]:
+        """Sends a request for a run, and waits for its result. Ctrl-C stops the run."""
+        if not self.is_local:
+            name, mailbox = self.request("run", **members)
+            try:
+                return answer_of(mailbox.take())
+            except KeyboardInterrupt:
+                self.cancel(name)
+                raise
+        members["type"], members["id"] = "run", str(next(self._ids))
+        try:
+            return answer_of(self.connection.run(_dumps(members).encode("utf-8", "surrogatepass")))
         except EngineError as error:
             raise refused(error) from None
 
@@ -130,6 +185,23 @@ class Link:
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is the cell's to see
             self._reply(call, error=said(error))
 
+    def _tool(self, call: str, name: str, arguments: str) -> bytes | str | None:
+        """Answers a call of a tool, or begins to."""
+        tool = self.tools[name]
+        try:
+            if tool.is_async:
+                with self._lock:
+                    self._calls[call] = None
+                self._later(call, tool.call(_loads(arguments)), self.loop or background_loop())
+                return None
+            result = tool.call(_loads(arguments))
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is the cell's to see
+            return said(error)
+        try:
+            return _returned(result).encode()
+        except (TypeError, ValueError) as wrong:
+            return f"its result is no JSON: {wrong}"
+
     def _later(self, call: str, awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> None:
         import asyncio
 
@@ -155,7 +227,7 @@ class Link:
         text = "null"
         if error is None:
             try:
-                text = json.dumps(result, default=plain, allow_nan=False)
+                text = _returned(result)
             except (TypeError, ValueError) as wrong:
                 error = f"its result is no JSON: {wrong}"
         try:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ._cellar import Connection, Files, Sessions
     from .link import Link
+    from .remote import RemoteFiles, RemoteSessions
 
 __all__ = ["Entry", "Folder", "Run", "Sandbox", "SandboxFunction", "Variable", "replay"]
 
@@ -54,6 +55,7 @@ def opened_link(settings: Settings, server: tuple[str, str] | None, loop: Abstra
     """A connection to the engine of this process, or to a server."""
     from .engine import engine
     from .link import Link, refused
+    from .remote import unsupported
     from ._cellar import EngineError
 
     try:
@@ -61,12 +63,17 @@ def opened_link(settings: Settings, server: tuple[str, str] | None, loop: Abstra
     except EngineError as error:
         raise refused(error) from None
 
-    def connect(handler: Callable[[bytes], object]) -> Connection:
+    def connect(
+        handler: Callable[[bytes], object], tools: Callable[[str, str, str], bytes | str | None]
+    ) -> Connection:
         if server is not None:
             if settings.functions:
                 raise SandboxError(f"a server answers `{'`, `'.join(settings.functions)}` itself", "usage")
+            for what, given in (("recordings", settings.record), ("stores", settings.store), ("a `cellar.toml`", settings.config)):
+                if given is not None:
+                    raise unsupported(what)
             return found.connect(handler, *server)
-        return found.open(handler, settings.store, settings.record, settings.config, list(settings.functions))
+        return found.open((handler, tools), settings.store, settings.record, settings.config, list(settings.functions))
 
     return Link(connect, settings.tools, loop, settings.input, settings.functions)
 
@@ -107,7 +114,7 @@ class Sandbox:
         self.language, self.name = settings.language, settings.opening["session"]
         self._link: Link | None = opened_link(settings, server)
         try:
-            self._ask("open", **settings.opening)
+            self._link.note_opened(self._ask("open", **settings.opening))
         except BaseException:
             self._link.release()
             self._link = None
@@ -144,15 +151,8 @@ class Sandbox:
             for _ in run:
                 pass
             return run.result
-        from .link import answer_of
-
         members = _run_members(self.name, cells, language or self.language, timeout, keep_going, producer)
-        name, mailbox = link.request("run", **members)
-        try:
-            return Result(answer_of(mailbox.take())["result"])
-        except KeyboardInterrupt:
-            link.cancel(name)
-            raise
+        return Result(link.run(members)["result"])
 
     def stream(
         self, cells: Cells, *, language: str | None = None, timeout: int | None = None, keep_going: bool = False,
@@ -202,8 +202,8 @@ class Sandbox:
         found = shown(name, self.run(giving_out(name, path), language="py").check().json)
         if "file" not in found:
             return found["value"]
-        data = self._local_files().read(self.name, path)
-        self._local_files().remove(self.name, path)
+        data = self._files().read(self.name, path)
+        self._files().remove(self.name, path)
         return frame_of(data, found["file"], frame)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -211,22 +211,16 @@ class Sandbox:
         _check_name(name)
         if is_frame(value):
             path = new_path()
-            self._local_files().write(self.name, path, feather_of(value))
+            self._files().write(self.name, path, feather_of(value))
             self.run(taking_in(name, path), language="py").check()
         else:
             self.run(binding(name, value), language="py").check()
 
-    def _local_files(self) -> Files:
-        files = self._open().connection.files
-        if files is None:
-            raise SandboxError("this is not there for a sandbox of a server yet", "usage")
-        return files
+    def _files(self) -> Files | RemoteFiles:
+        return self._open().files()
 
-    def _local_sessions(self) -> Sessions:
-        sessions = self._open().connection.sessions
-        if sessions is None:
-            raise SandboxError("this is not there for a sandbox of a server yet", "usage")
-        return sessions
+    def _sessions(self) -> Sessions | RemoteSessions:
+        return self._open().sessions()
 
     @property
     def files(self) -> Folder:
@@ -235,13 +229,13 @@ class Sandbox:
 
     def variables(self, language: str | None = None) -> list[Variable]:
         """Its names, each with a preview of what it has."""
-        found = _engine(lambda: self._local_sessions().variables(self.name, language_code(language or self.language)))
+        found = _engine(lambda: self._sessions().variables(self.name, language_code(language or self.language)))
         return [Variable(*one) for one in found]
 
     def complete(self, code: str, cursor: int | None = None, *, language: str | None = None) -> list[str]:
         """Completions of a text at a cursor, which is at its end unless given."""
         at = len(code) if cursor is None else cursor
-        return _engine(lambda: self._local_sessions().complete(self.name, language_code(language or self.language), code, at))
+        return _engine(lambda: self._sessions().complete(self.name, language_code(language or self.language), code, at))
 
     def stubs(self, language: str | None = None, *, all: bool = False) -> str:  # noqa: A002 - the word of the protocol
         """Text that tells a model what cells may call: a `.pyi` or a `.d.ts` of tools, packs and connectors.
@@ -288,6 +282,7 @@ class Sandbox:
         if name is not None:
             members["new"] = name
         opened = self._ask("fork", session=self.name, **members)
+        link.note_opened(opened)
         made = object.__new__(type(self))
         made.language, made.name, made._link = self.language, opened["session"], link
         link.users += 1
@@ -305,7 +300,7 @@ class Sandbox:
         ...     s["x"]
         1
         """
-        if path is None and self._open().connection.sessions is None:
+        if path is None and not self._open().is_local:
             path = f"{self.name}-{os.urandom(4).hex()}"
         snapshot = Snapshot._temporary() if path is None else Snapshot(path)
         self._ask("snapshot", session=self.name, file=snapshot.path)
@@ -339,11 +334,11 @@ class Sandbox:
 
     def hibernate(self) -> None:
         """Gives its memory back until it is used again."""
-        _engine(lambda: self._local_sessions().hibernate(self.name))
+        _engine(lambda: self._sessions().hibernate(self.name))
 
     def end_recording(self) -> None:
         """Ends the recording, which closing it does as well."""
-        _engine(lambda: self._local_sessions().end_recording(self.name))
+        _engine(lambda: self._sessions().end_recording(self.name))
 
     def close(self) -> None:
         """Ends it and its runs. What is kept in a store is on the disk when this returns."""
@@ -474,21 +469,21 @@ class Folder:
 
     def read(self, path: str | os.PathLike[str]) -> bytes:
         """The bytes of a file."""
-        return self._sandbox._local_files().read(self._sandbox.name, path_of(path))
+        return self._sandbox._files().read(self._sandbox.name, path_of(path))
 
     def write(self, path: str | os.PathLike[str], content: bytes | str) -> None:
         """Writes a file, and makes the folders that it is in."""
         data = content.encode() if isinstance(content, str) else content
-        self._sandbox._local_files().write(self._sandbox.name, path_of(path), data)
+        self._sandbox._files().write(self._sandbox.name, path_of(path), data)
 
     def list(self, path: str | os.PathLike[str] = "/workspace") -> list[Entry]:
         """The entries of a folder, by name."""
-        found = self._sandbox._local_files().list(self._sandbox.name, path_of(path))
+        found = self._sandbox._files().list(self._sandbox.name, path_of(path))
         return sorted(Entry(*one) for one in found)
 
     def remove(self, path: str | os.PathLike[str]) -> None:
         """Removes a file, or a folder that is empty."""
-        self._sandbox._local_files().remove(self._sandbox.name, path_of(path))
+        self._sandbox._files().remove(self._sandbox.name, path_of(path))
 
     def upload(self, folder: str | os.PathLike[str], path: str | os.PathLike[str] = "/workspace") -> None:
         """Copies a folder of the host with all in it. Links in it are not followed."""
@@ -501,6 +496,31 @@ class Folder:
                     continue
                 with open(source, "rb") as file:
                     self.write("/".join([target, *([] if below == "." else [below]), name]), file.read())
+
+    def download(self, folder: str | os.PathLike[str], path: str | os.PathLike[str] = "/workspace") -> None:
+        """Copies a folder of the sandbox with all in it to the host. Links in it are not followed.
+
+        >>> from cellar import Sandbox
+        >>> from tempfile import TemporaryDirectory
+        >>> with Sandbox() as s, TemporaryDirectory() as folder:
+        ...     s.files.write("out/a.txt", "hello")
+        ...     s.files.download(folder, "out")
+        ...     open(folder + "/a.txt").read()
+        'hello'
+        """
+        os.makedirs(folder, exist_ok=True)
+        for entry in self.list(path):
+            # The names are the sandbox's.
+            if entry.name in ("", ".", "..") or "/" in entry.name or "\0" in entry.name:
+                raise SandboxError(f"{entry.name!r} is no name of a file")
+            source, target = f"{path_of(path).rstrip('/')}/{entry.name}", os.path.join(folder, entry.name)
+            if os.path.islink(target):
+                raise SandboxError(f"`{target}` is a link, which is not followed")
+            if entry.kind == "folder":
+                self.download(target, source)
+            elif entry.kind == "file":
+                with open(target, "wb") as file:
+                    file.write(self.read(source))
 
 
 def replay(path: str | os.PathLike[str]) -> list[Event]:

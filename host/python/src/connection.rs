@@ -4,7 +4,6 @@ use std::{
     collections::HashMap,
     io,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use cellar_core::sync::lock;
@@ -15,13 +14,14 @@ use pyo3::{prelude::*, types::PyBytes};
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, mpsc},
-    time::timeout,
 };
 
 use crate::{
     EngineError, check_process,
     files::Files,
+    here::{self, wait},
     place::InProcess,
+    remote::Server,
     state::{Local, Sessions},
 };
 
@@ -29,8 +29,6 @@ use crate::{
 const REQUESTS_MAX: usize = 256;
 /// Answers to one request that wait to be read. Further ones hold up the connection, and so its guests.
 const ANSWERS_MAX: usize = 256;
-/// Interval at which whoever waits looks for signals.
-const SIGNALS: Duration = Duration::from_millis(50);
 
 /// An answer, as it came.
 pub(crate) enum Told {
@@ -135,12 +133,25 @@ impl Drop for Router {
     }
 }
 
+/// Location of the sessions of a connection.
+pub(crate) enum Carried {
+    Here(Local),
+    There(Server),
+    /// They were left to the process that this one was forked from.
+    Nowhere,
+}
+
+impl Carried {
+    fn local(&self) -> Option<&Local> {
+        if let Carried::Here(local) = self { Some(local) } else { None }
+    }
+}
+
 /// Carrier of the requests and answers of one sandbox and its forks.
 #[pyclass(frozen, module = "cellar._cellar")]
 pub(crate) struct Connection {
     handle: Handle,
-    /// Its sessions, unless a server has them.
-    local: Option<Local>,
+    carried: Carried,
     requests: Mutex<Option<mpsc::Sender<io::Result<LineRead>>>>,
     routes: Arc<Mutex<Routes>>,
     process: u32,
@@ -150,14 +161,14 @@ impl Connection {
     /// A connection, what sends answers to where they belong, and the requests to be carried.
     pub(crate) fn new(
         handle: Handle,
-        local: Option<Local>,
+        carried: Carried,
         handler: Arc<Py<PyAny>>,
     ) -> (Connection, Router, mpsc::Receiver<io::Result<LineRead>>) {
         let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
         let routes = Arc::new(Mutex::new(Routes { waiting: Some(HashMap::new()) }));
         let router = Router { routes: routes.clone(), handler };
         let requests = Mutex::new(Some(requests));
-        (Connection { handle, local, requests, routes, process: std::process::id() }, router, waiting)
+        (Connection { handle, carried, requests, routes, process: std::process::id() }, router, waiting)
     }
 
     pub(crate) fn in_process(
@@ -167,7 +178,7 @@ impl Connection {
         mut queue: mpsc::Receiver<Line>,
         handler: Arc<Py<PyAny>>,
     ) -> Connection {
-        let (connection, router, mut waiting) = Connection::new(handle.clone(), Some(local), handler);
+        let (connection, router, mut waiting) = Connection::new(handle.clone(), Carried::Here(local), handler);
         handle.spawn(lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx))));
         handle.spawn(async move {
             while let Some(line) = queue.recv().await {
@@ -214,15 +225,24 @@ impl Connection {
         Ok(mailbox)
     }
 
+    /// Runs the cells of a request whose sessions are in this process, and returns the answer. The thread that calls this drives the run,
+    /// without the interpreter's lock.
+    fn run<'py>(&self, py: Python<'py>, line: Vec<u8>) -> PyResult<Bound<'py, PyBytes>> {
+        drop(self.sender()?);
+        let local = self.carried.local().ok_or_else(closed)?;
+        let answer = here::run(py, &self.handle, local, &line)?;
+        Ok(PyBytes::new(py, &serde_json::to_vec(&answer).unwrap_or_default()))
+    }
+
     /// Answers a call of a bridge that the handler was called with, by JSON or by why it failed.
     #[pyo3(signature = (call, result, error=None))]
     fn answer(&self, call: &str, result: &[u8], error: Option<String>) -> PyResult<bool> {
         check_process(self.process)?;
         let reply = match error {
             Some(error) => Err(error),
-            None => serde_json::from_slice(result).map_err(|error| error.to_string()),
+            None => String::from_utf8(result.to_vec()).map_err(|error| error.to_string()),
         };
-        Ok(self.local.as_ref().is_some_and(|local| local.functions.answer(call, reply)))
+        Ok(self.carried.local().is_some_and(|local| local.functions.answer(call, reply)))
     }
 
     /// Takes no more requests; runs that are under way end.
@@ -235,13 +255,19 @@ impl Connection {
     /// Files of its sessions; `None` if a server has them.
     #[getter]
     fn files(&self) -> Option<Files> {
-        self.local.clone().map(Files)
+        self.carried.local().cloned().map(Files)
+    }
+
+    /// The server that has its sessions; `None` if they are in this process.
+    #[getter]
+    fn server(&self) -> Option<Server> {
+        if let Carried::There(server) = &self.carried { Some(server.clone()) } else { None }
     }
 
     /// State of its sessions; `None` if a server has them.
     #[getter]
     fn sessions(&self) -> Option<Sessions> {
-        self.local.clone().map(Sessions)
+        self.carried.local().cloned().map(Sessions)
     }
 }
 
@@ -249,7 +275,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // In a process that was forked nobody is there to hear of it, and a lock may be held for ever.
         if self.process != std::process::id() {
-            std::mem::forget((lock(&self.requests).take(), self.local.take()));
+            std::mem::forget((lock(&self.requests).take(), std::mem::replace(&mut self.carried, Carried::Nowhere)));
         }
     }
 }
@@ -269,16 +295,8 @@ impl Mailbox {
     /// Waits for the next answer, without the interpreter's lock; `None` when the connection has ended. A signal whose handler
     /// raises ends the wait.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        loop {
-            let taken = py.detach(|| {
-                let next = async { self.answers.lock().await.recv().await.map(Told::bytes) };
-                self.handle.block_on(async { timeout(SIGNALS, next).await })
-            });
-            match taken {
-                Ok(bytes) => return Ok(bytes.map(|bytes| PyBytes::new(py, &bytes))),
-                Err(_) => py.check_signals()?,
-            }
-        }
+        let taken = wait(py, &self.handle, async { self.answers.lock().await.recv().await.map(Told::bytes) })?;
+        Ok(taken.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// Calls `callback` with the next answer, or with `None` when the connection has ended, on a thread of the engine's.

@@ -74,21 +74,23 @@ impl Engine {
         Ok(Engine { parts: Mutex::new(Some(parts)), process: std::process::id() })
     }
 
-    /// Opens a connection whose sessions are in this process. `handler` is called with each call of a tool, as JSON, on a thread
-    /// of the engine's. Sessions of a connection with a `store` are kept in that folder.
-    /// `functions` names the bridges that the handler answers for.
-    #[pyo3(signature = (handler, store=None, record=None, config=None, functions=Vec::new()))]
+    /// Opens a connection whose sessions are in this process. The first of the `handlers` is called with each call of a function, as JSON, on a
+    /// thread of the engine's. Sessions of a connection with a `store` are kept in that folder.
+    /// The second answers a call of a tool: it is given the id of the call, the name and JSON, and returns the bytes of JSON, a text that says
+    /// why it failed, or `None` for an answer by `Connection.answer`. `functions` names the bridges that the handler answers for.
+    #[pyo3(signature = (handlers, store=None, record=None, config=None, functions=Vec::new()))]
     fn open(
         &self,
         py: Python<'_>,
-        handler: Py<PyAny>,
+        handlers: (Py<PyAny>, Py<PyAny>),
         store: Option<PathBuf>,
         record: Option<PathBuf>,
         config: Option<PathBuf>,
         functions: Vec<String>,
     ) -> PyResult<Connection> {
+        let (handler, tools) = handlers;
         let handler = Arc::new(handler);
-        let functions = Functions::new(handler.clone(), &functions);
+        let functions = Functions::new(handler.clone(), tools, &functions);
         let (handle, host, host_config) = self.parts()?;
         py.detach(|| {
             let _entered = handle.enter();

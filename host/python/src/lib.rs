@@ -10,6 +10,7 @@ mod connection;
 mod engine;
 mod files;
 mod functions;
+mod here;
 mod place;
 mod remote;
 mod replay;
@@ -47,6 +48,7 @@ fn _cellar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<connection::Mailbox>()?;
     module.add_class::<files::Files>()?;
     module.add_class::<state::Sessions>()?;
+    module.add_class::<remote::Server>()?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

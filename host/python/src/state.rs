@@ -26,6 +26,10 @@ impl Local {
         Local { handle, hub, functions, process: std::process::id() }
     }
 
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     pub(crate) fn session(&self, name: &str) -> PyResult<Session> {
         check_process(self.process)?;
         Ok(self.hub.session(name).map_err(|error| hub_refused(&error))?.session)

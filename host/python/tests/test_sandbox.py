@@ -344,6 +344,45 @@ def test_control_c_stops_the_cell_and_keeps_the_state():
     assert (out, process.returncode) == ("2\n", 0), err
 
 
+def test_control_c_stops_a_run_that_its_own_thread_drives():
+    process = script("""
+        from cellar import Sandbox
+        def ready():
+            print("ready", flush=True)
+        s = Sandbox(tools=[ready])
+        try:
+            s.run("x = 2\\ntool.ready()\\nwhile True: pass")
+        except KeyboardInterrupt:
+            print(s.run("x").text, flush=True)
+    """)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (out, process.returncode) == ("2\n", 0), err
+
+
+def test_control_c_in_a_tool_stops_the_run_that_called_it():
+    process = script("""
+        import time
+        from cellar import Sandbox
+        def nap(seconds: float):
+            if seconds:
+                print("ready", flush=True)
+            time.sleep(seconds)
+        s = Sandbox(tools=[nap])
+        s.run("for _ in range(9): tool.nap(seconds=0)").check()
+        began = time.monotonic()
+        try:
+            s.run("x = 2\\ntool.nap(seconds=300)\\nx = 3", timeout=600)
+        except KeyboardInterrupt:
+            print(s.run("x").text, time.monotonic() - began < 200, flush=True)
+    """)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=400)
+    assert (out, process.returncode) == ("2 True\n", 0), err
+
+
 def test_a_forked_process_has_an_engine_of_its_own():
     process = script("""
         import os, sys

@@ -1,36 +1,8 @@
 """The same API against a server."""
 
-import os
-import re
-import shutil
-import subprocess
-
 import pytest
 
 from cellar import Sandbox, SandboxError
-from cellar.engine import command
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    program = command() or shutil.which("cellar")
-    arguments = [program]
-    if "CELLAR_GUESTS" in os.environ:
-        arguments += ["--guests", os.environ["CELLAR_GUESTS"]]
-    folder = tmp_path_factory.mktemp("server")
-    arguments += ["--store", str(folder), "serve", "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said, url, token = "", None, None
-    for line in process.stdout:
-        said += line
-        url = url or next(iter(re.findall(r"http://127\.0\.0\.1:\d+", line)), None)
-        token = token or next(iter(re.findall(r"cel_\w+", line)), None)
-        if url and token:
-            break
-    assert url and token, said
-    yield url, token
-    process.terminate()
-    process.wait(120)
 
 
 def test_runs_tools_forks_and_snapshots(server):
@@ -61,3 +33,15 @@ def test_what_is_refused(server):
         Sandbox.connect(url, token, mounts={"/etc": "/etc"})
     with pytest.raises(SandboxError):
         Sandbox.connect("http://127.0.0.1:1", token)
+
+
+def test_what_a_server_has_no_operation_for_is_named(server, tmp_path):
+    for option, what in (("record", "recordings"), ("store", "stores"), ("config", "cellar.toml")):
+        with pytest.raises(SandboxError, match=what) as refused:
+            Sandbox.connect(*server, **{option: str(tmp_path / "x")})
+        assert refused.value.code == "unsupported"
+    with Sandbox.connect(*server) as s:
+        with pytest.raises(SandboxError, match="recordings"):
+            s.end_recording()
+        with pytest.raises(SandboxError, match="/etc"):
+            s.files.read("/etc/passwd")
