@@ -70,12 +70,23 @@ def binding(name: str, value: Any) -> str:
 
 
 def giving_out(name: str, path: str) -> str:
-    """The source of a cell that displays what a name has: as JSON, or as the kind of Arrow file that it has written."""
+    """The source of a cell that displays what a name has: as JSON, or as the kind of Arrow file that it has written.
+
+    Columns of which the file would have something else are refused: structures, and integers of more than 64 bits with a sign.
+    """
     return f"""(lambda value, os: (
     {{"value": value}} if type(value).__module__.split(".")[0] != "pandas"
     else (
         os.makedirs({_FOLDER!r}, exist_ok=True),
         (value := value.to_frame(value.name or "value") if hasattr(value, "to_frame") and not hasattr(value, "columns") else value),
+        (odd := [
+            str(value.columns[at]) for at, kind in enumerate(value.dtypes) if kind == object and any(
+                isinstance(one, dict) or (isinstance(one, int) and not -2**63 <= one < 2**63) for one in value.iloc[:, at]
+            )
+        ]),
+        odd and (_ for _ in ()).throw(TypeError(
+            f"column `{{odd[0]}}` has structures or integers beyond 64 bits, which no table takes out of a sandbox"
+        )),
         ({{"file": "feather"}}, value.to_feather({path!r}, compression="uncompressed"))[0]
         if type(value.index).__name__ == "RangeIndex" and value.index.start == 0 and value.index.step == 1
         else ({{"file": "parquet"}}, value.to_parquet({path!r}))[0],
