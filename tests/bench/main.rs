@@ -20,6 +20,7 @@ mod lab;
 mod loops;
 mod machine;
 mod native;
+mod package;
 mod peers;
 mod process;
 mod served;
@@ -62,6 +63,7 @@ fn measurements() -> Vec<Measurement> {
         stops::MEASUREMENTS,
         state::MEASUREMENTS,
         process::MEASUREMENTS,
+        package::MEASUREMENTS,
         served::MEASUREMENTS,
         traffic::MEASUREMENTS,
         charts::MEASUREMENTS,

@@ -74,7 +74,7 @@ impl Drop for Native {
 }
 
 /// Path of a native interpreter. The builder of the guests knows where one is, or makes it of the guest's own sources.
-fn interpreter(guest: GuestName) -> PathBuf {
+pub(crate) fn interpreter(guest: GuestName) -> PathBuf {
     let builder = cellar_bench::command().with_file_name("cellar-guests");
     let output = Command::new(&builder).args(["native", guest.name()]).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("`{}`: {error}; run `make build`", builder.display()));

@@ -126,7 +126,7 @@ fn compare_loops(plan: &Plan, own: &Own, peers: &mut [Peer]) -> Vec<Line> {
 /// Answer of a sandbox to a question; most fields are absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+pub(crate) struct Answer {
     /// In microseconds.
     times: Vec<f64>,
     /// Result of a loop.
@@ -139,6 +139,15 @@ struct Answer {
 }
 
 impl Answer {
+    /// Adds the times to others.
+    ///
+    /// # Panics
+    /// The peer has no answer.
+    pub(crate) fn add_to(&self, samples: &mut Samples) {
+        assert!(self.lacks.is_none(), "{:?}", self.lacks);
+        self.times.iter().for_each(|time| samples.push(Duration::from_secs_f64(time.max(0.0) / 1e6)));
+    }
+
     fn line(&self, what: &str, title: &str) -> Line {
         let left = match self.kept {
             None => "",
@@ -150,7 +159,7 @@ impl Answer {
             return Line::new(what, Unit::Megabytes, bytes / 1e6, bytes / 1e6, None);
         }
         let mut samples = Samples::default();
-        self.times.iter().for_each(|time| samples.push(Duration::from_secs_f64(time.max(0.0) / 1e6)));
+        self.add_to(&mut samples);
         Line::time(what, &samples, None)
     }
 }
@@ -209,7 +218,7 @@ impl Own {
 }
 
 /// A process that answers for a peer.
-struct Peer {
+pub(crate) struct Peer {
     name: &'static str,
     child: Child,
     input: ChildStdin,
@@ -219,7 +228,7 @@ struct Peer {
 impl Peer {
     fn start(folder: &Path, name: &'static str) -> Peer {
         let programs = cellar_bench::root().join("tests/bench/peers");
-        let mut command = if name == "pyodide" {
+        let command = if name == "pyodide" {
             let mut command = Command::new("node");
             command.arg(programs.join("pyodide.mjs")).arg(folder.join("node_modules/pyodide/pyodide.mjs"));
             command
@@ -228,13 +237,18 @@ impl Peer {
             command.arg(programs.join("python.py")).arg(name);
             command
         };
+        Peer::of(name, command)
+    }
+
+    /// A peer that a command answers for.
+    pub(crate) fn of(name: &'static str, mut command: Command) -> Peer {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a peer can be started");
         let input = child.stdin.take().expect("it was asked for");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         Peer { name, child, input, output }
     }
 
-    fn ask(&mut self, question: &Value) -> Answer {
+    pub(crate) fn ask(&mut self, question: &Value) -> Answer {
         let mut line = String::new();
         let answered = writeln!(self.input, "{question}").and_then(|()| self.output.read_line(&mut line));
         match answered {
