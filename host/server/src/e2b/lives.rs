@@ -219,6 +219,7 @@ pub(super) fn find(account: &Account, id: &str) -> Result<Sandbox, Problem> {
 
 /// Frees the memory of a sandbox until somebody connects to it. Returns true if it was running.
 pub(super) async fn pause(account: &Account, id: &str, is_with_memory: bool) -> Result<bool, Problem> {
+    let _turn = account.sandboxes.turn(id).await;
     find(account, id)?;
     let mut was_running = false;
     let changed = account.sandboxes.change(id, |sandbox| {
@@ -261,6 +262,7 @@ pub(super) async fn resume(
     timeout: u64,
     is_with_memory: bool,
 ) -> Result<(Sandbox, bool), Problem> {
+    let _turn = account.sandboxes.turn(id).await;
     find(account, id)?;
     let mut was_paused = false;
     let changed = account.sandboxes.change(id, |sandbox| {

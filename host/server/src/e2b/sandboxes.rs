@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use cellar_core::{
 };
 use cellar_engine::Language;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::{access::digest, problem::Problem};
 
@@ -153,6 +154,8 @@ pub(crate) struct Sandboxes {
     kept: Mutex<Kept>,
     /// Records that were found at the start of the server, as they were then.
     found: Mutex<Vec<Sandbox>>,
+    /// Locks of those that are being paused or resumed.
+    turns: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -211,7 +214,7 @@ impl Sandboxes {
                 None => tracing::warn!(file = %entry.path().display(), "this says nothing of a sandbox"),
             }
         }
-        Sandboxes { folder, kept: Mutex::new(kept), found: Mutex::new(found) }
+        Sandboxes { folder, kept: Mutex::new(kept), found: Mutex::new(found), turns: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -244,6 +247,21 @@ impl Sandboxes {
         let mut list: Vec<Sandbox> = self.lock().by_id.values().filter(is_one).cloned().collect();
         list.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
         list
+    }
+
+    /// Waits until nobody else pauses or resumes a sandbox: what is put away is put away whole before it is woken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn turn(&self, id: &str) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = lock(&self.turns);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let turn = turns.get(id).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(id.to_owned(), Arc::downgrade(&turn));
+            turn
+        };
+        turn.lock_owned().await
     }
 
     /// Returns the sandboxes whose time is over and that are not being ended.
