@@ -33,7 +33,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// Longest life of a terminal whose client gives it none.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What a reader of a terminal is given.
+/// Item that a reader of a terminal receives.
 #[derive(Clone, Debug)]
 pub(super) enum Heard {
     Output(Bytes),
