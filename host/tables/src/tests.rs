@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod lengths;
 mod parts;
 
 /// A table as a guest would hand it over.
