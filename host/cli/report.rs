@@ -319,7 +319,8 @@ fn is_caller_fault(error: &Error) -> bool {
         | Error::SessionName(_)
         | Error::SessionUnknown(_)
         | Error::SessionExists(_)
-        | Error::SessionBusy(_) => true,
+        | Error::SessionBusy(_)
+        | Error::StateUnknown(_) => true,
         Error::Recording { source, .. } => matches!(
             source.kind(),
             io::ErrorKind::NotFound

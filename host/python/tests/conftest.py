@@ -19,18 +19,20 @@ def served(folder, *options):
     if "CELLAR_GUESTS" in os.environ:
         arguments += ["--guests", os.environ["CELLAR_GUESTS"]]
     arguments += ["--store", str(folder), "serve", "--listen", "127.0.0.1:0", *options]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said, url, token = "", None, None
-    for line in process.stdout:
-        said += line
-        url = url or next(iter(re.findall(r"http://127\.0\.0\.1:\d+", line)), None)
-        token = token or next(iter(re.findall(r"cel_\w+", line)), None)
-        if url and token:
-            break
-    assert url and token, said
-    yield url, token
-    process.terminate()
-    process.wait(120)
+    # Nobody reads what it says later.
+    quiet = os.environ | {"CELLAR_LOG": "error"}
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(arguments, env=quiet, **piped) as process:
+        said, url, token = "", None, None
+        for line in process.stdout:
+            said += line
+            url = url or next(iter(re.findall(r"http://127\.0\.0\.1:\d+", line)), None)
+            token = token or next(iter(re.findall(r"cel_\w+", line)), None)
+            if url and token:
+                break
+        assert url and token, said
+        yield url, token
+        process.terminate()
 
 
 @pytest.fixture(scope="session")

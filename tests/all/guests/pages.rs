@@ -215,6 +215,7 @@ pages! {
     ci "host/cli/CI.md",
     command_line "host/cli/README.md",
     kernels "host/jupyter/README.md",
+    package_of_node "host/node/README.md",
     python "host/python/README.md",
     clients "host/server/CLIENTS.md",
     e2b "host/server/E2B.md",

@@ -542,7 +542,7 @@ impl States {
     }
 
     /// Takes folders back to the files of a state, and has the session be at that state. `settle` stores its memory between
-    /// the two. Cut short at any point, it is finished by the next [`States::finish`].
+    /// the two. Cut short at any point, whoever claims the session next finishes it: see [`States::going`].
     ///
     /// # Errors
     /// `StateUnknown`, `Store`, or what `settle` returns.
