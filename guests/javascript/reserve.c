@@ -16,6 +16,10 @@ void cellar_out_of_memory(void) {
     error_reserve = NULL;
 }
 
+bool is_short(void) {
+    return error_reserve == NULL;
+}
+
 void keep_aside(void) {
     if (error_reserve == NULL)
         error_reserve = malloc(ERROR_RESERVE_BYTES);

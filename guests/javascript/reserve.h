@@ -13,6 +13,9 @@ void give_back(void);
 // Readies memory for a cell. When it is full, what is kept aside lets the cell run that frees some.
 void make_room(JSRuntime *runtime);
 
+// True from an allocation that has failed until there is room again.
+bool is_short(void);
+
 // Called by QuickJS when an allocation has failed.
 void cellar_out_of_memory(void);
 

@@ -254,9 +254,17 @@ static void end_failed(cell_t *cell, JSValueConst error) {
     JSValue number = JS_NewUint32(ctx, id);
     // What is thrown need not be an error; then only the engine knows where that was.
     JSValue stack = last_place();
+    // Where there was no room to make the error for a lack of memory, null was thrown. Now there is some.
+    JSValue made = JS_UNDEFINED;
+    if (JS_IsNull(error) && is_short()) {
+        JS_ThrowOutOfMemory(ctx);
+        made = JS_GetException(ctx);
+        error = made;
+    }
     JSValueConst arguments[] = {error, number, stack};
     JSValue record = call_hook(ctx, HOOK_FAILURE, 3, arguments);
     JS_FreeValue(ctx, stack);
+    JS_FreeValue(ctx, made);
     if (JS_IsException(record) && ending == ENDS_STOPPED) { // looking at the error runs code: its getters
         drop_exception();
         end_stopped(cell, stop_reason, JS_UNDEFINED);

@@ -45,9 +45,9 @@ impl Desk {
     }
 
     /// Starts a cell, whose calls wait.
-    fn start(&self, language: &str, code: &str, more: &[&str]) -> Child {
+    fn start(&self, language: &str, code: &str, more: &[&str]) -> Waiting {
         let eval = ["eval", "-l", language, code, "--config", &self.config, "--store", self.store()];
-        cellar_with_guests(eval.iter().chain(more)).spawn().expect("starts")
+        Waiting(Some(cellar_with_guests(eval.iter().chain(more)).spawn().expect("starts")))
     }
 
     fn calls(&self, arguments: &[&str]) -> crate::support::Ended {
@@ -67,7 +67,27 @@ impl Desk {
     }
 }
 
-fn ended(child: Child) -> (bool, String, String) {
+/// A process that is killed when a test fails, and would wait for a day.
+struct Waiting(Option<Child>);
+
+impl Waiting {
+    fn kill(mut self) {
+        let mut child = self.0.take().expect("a process");
+        child.kill().expect("killed");
+        child.wait().expect("ends");
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+        }
+    }
+}
+
+fn ended(mut child: Waiting) -> (bool, String, String) {
+    let child = child.0.take().expect("a process");
     let Output { status, stdout, stderr } = child.wait_with_output().expect("ends");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (status.success(), text(stdout), text(stderr))
@@ -165,10 +185,9 @@ fn the_time_of_people_is_not_the_cells() {
 #[test]
 fn the_calls_of_a_process_that_died_are_gone() {
     let desk = Desk::new();
-    let mut child = desk.start("py", "tool.add(a=1, b=2)", &[]);
+    let child = desk.start("py", "tool.add(a=1, b=2)", &[]);
     let (id, _) = desk.one();
-    child.kill().expect("killed");
-    child.wait().expect("ends");
+    child.kill();
     assert!(desk.calls(&["approve", &id]).stderr.contains("no call"), "it is not carried out");
     assert!(desk.waiting().is_empty());
     let left = std::fs::read_dir(Path::new(desk.store()).join(".calls")).expect("the folder");

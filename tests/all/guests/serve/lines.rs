@@ -44,23 +44,21 @@ impl Served {
                 }
             }
         });
-        let mut closing = Closing(None);
+        let closing = Closing(writing.get_ref().try_clone().expect("a handle"));
         let send = move |line: &str| {
+            let _open = &closing;
             writing.send(Message::text(line)).expect("it reads");
-            closing.0.get_or_insert_with(|| writing.get_ref().try_clone().expect("a handle"));
         };
         Talk::over(send, answers)
     }
 }
 
 /// A connection that ends when this is dropped.
-struct Closing(Option<TcpStream>);
+struct Closing(TcpStream);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        if let Some(stream) = self.0.take() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
