@@ -242,6 +242,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         handler!(calls::reply, session, call),
     ),
     get("/v1/calls", "List calls that wait for a person", Content::Json("WaitingCalls"), handler!(approvals::list)),
+    // THREAT: T24
     Operation {
         scope: Scope::Approve,
         ..post(
