@@ -45,6 +45,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let kernels_max = cellar_config::kernels_max(&table);
     let host_config = HostConfig { kernels_max, ..setup::host_config(folders, table.stops)? };
     config.progress = print_progress;
+    config.approver = cellar_hub::approver(&cellar_config::Folders::from(folders));
     if folders.store.is_some() {
         // Long outputs and datasets are kept there, in the place of a store that goes with the process.
         let (folders, table) =

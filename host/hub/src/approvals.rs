@@ -14,6 +14,7 @@ use std::{
 };
 
 use cellar_bridges::{Approver, WaitingCall};
+use cellar_config::Folders;
 use cellar_core::{files::open_plain, sync::lock};
 use cellar_engine::{
     bridges::{CallError, CallErrorKind},
@@ -56,6 +57,12 @@ struct Table {
     lock: Option<File>,
     /// True while a task looks for decisions.
     is_watched: bool,
+}
+
+/// Returns what asks people about the calls of sessions that use these folders; none without a folder of sessions, where nobody could
+/// find them.
+pub fn approver(folders: &Folders) -> Option<Arc<dyn Approver>> {
+    Some(Arc::new(Approvals::of_store(&folders.store().ok()?)))
 }
 
 /// A waiting call on the disk.

@@ -32,7 +32,7 @@ mod states;
 mod turn;
 
 pub use answers::{Answerer, Ask};
-pub use approvals::{Approvals, CALLS_FOLDER, DecideError};
+pub use approvals::{Approvals, CALLS_FOLDER, DecideError, approver};
 pub use bounds::{Admission, Bounds, QuotaError};
 pub use error::HubError;
 pub use figures::{CellKey, DURATION_BOUNDS, Histogram};

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cellar_bridges::{Approver, Doors};
+use cellar_bridges::Doors;
 use cellar_config::{Folders, Progress, SessionRequest};
 use cellar_engine::{Cell, Language, Session, config::RunOptions, made_up_id, store::check_name};
 
 use crate::{
-    approvals::Approvals,
+    approvals::approver,
     error::HubError,
     hub::{Hub, HubConfig, Keep, OpenRequest},
     run::{OnDisconnect, RunHandle, RunRequest},
@@ -54,12 +54,10 @@ impl OwnSession {
             artifacts: has_store.then(|| folders.artifacts(&file.artifacts)).transpose()?,
             // Whoever opened the session says when it is saved.
             is_durable: false,
+            approver: approver(folders),
             progress,
             ..HubConfig::default()
         };
-        // A user without a folder of sessions can be asked nothing from another process.
-        let approver = folders.store().ok().map(|store| Arc::new(Approvals::of_store(&store)) as Arc<dyn Approver>);
-        let config = HubConfig { approver, ..config };
         let hub = Hub::open(folders.host_config(kernels_max, file.host.stops)?, config, doors)?;
         let name = Some(name.unwrap_or_else(made_up_id));
         let name = hub.open_session(OpenRequest { name, record, keep, ..OpenRequest::default() }, None).await?;

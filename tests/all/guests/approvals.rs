@@ -1,6 +1,7 @@
 //! Calls that wait for a person, who decides from another process.
 
 use std::{
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, Output},
     time::Duration,
@@ -163,6 +164,27 @@ fn agents_and_hosts_wait_too_and_keep_their_arguments() {
     assert_eq!((&call["arguments"]["method"], &call["arguments"]["body"]), (&json!("POST"), &json!("b")));
     assert_eq!(desk.calls(&["reject", &id]).code, 0);
     assert!(ended(child).2.contains("was rejected"));
+}
+
+#[test]
+fn calls_of_programs_that_speak_lines_wait_too() {
+    let desk = Desk::new();
+    let mut child = cellar_with_guests(["stdio", "--config", &desk.config, "--store", desk.store()])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let (mut input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let _child = Waiting(Some(child));
+    let cells = json!([{"language": "py", "code": "tool.add(a=1, b=2)"}]);
+    let run = json!({"type": "run", "id": "r", "session": "s", "cells": cells});
+    let lines = [json!({"type": "open", "id": "o", "session": "s"}), run];
+    lines.iter().for_each(|line| writeln!(input, "{line}").expect("it reads"));
+    let (id, _) = desk.one();
+    assert_eq!(desk.calls(&["approve", &id]).code, 0);
+    let result =
+        BufReader::new(output).lines().map(|line| line.expect("a line")).find(|line| line.contains(r#""result""#));
+    let result = result.expect("a result");
+    assert!(result.contains("call_waits") && result.contains(r#""text":"3""#), "{result}");
 }
 
 #[test]
