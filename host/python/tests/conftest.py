@@ -23,16 +23,18 @@ def served(folder, *options):
     quiet = os.environ | {"CELLAR_LOG": "error"}
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(arguments, env=quiet, **piped) as process:
-        said, url, token = "", None, None
-        for line in process.stdout:
-            said += line
-            url = url or next(iter(re.findall(r"http://127\.0\.0\.1:\d+", line)), None)
-            token = token or next(iter(re.findall(r"cel_\w+", line)), None)
-            if url and token:
-                break
-        assert url and token, said
-        yield url, token
-        process.terminate()
+        try:
+            said, url, token = "", None, None
+            for line in process.stdout:
+                said += line
+                url = url or next(iter(re.findall(r"http://127\.0\.0\.1:\d+", line)), None)
+                token = token or next(iter(re.findall(r"cel_\w+", line)), None)
+                if url and token:
+                    break
+            assert url and token, said
+            yield url, token
+        finally:
+            process.terminate()
 
 
 @pytest.fixture(scope="session")
