@@ -488,7 +488,7 @@ impl Hub {
     /// The same, for a caller that drives the run within its own task.
     ///
     /// # Errors
-    /// Those of [`Hub::start`].
+    /// As with [`Hub::start`].
     pub fn begin(&self, session: &str, request: RunRequest) -> Result<(RunHandle, Driving), HubError> {
         self.0.config.bounds.admit()?;
         let entry = self.session(session)?;

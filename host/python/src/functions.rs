@@ -11,14 +11,12 @@ use std::{
 };
 
 use cellar_core::sync::lock;
-use cellar_engine::bridges::{
-    AgentCall, BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture,
-    FetchName, HttpCall, HttpResponse, PackSpec, Response, ToolsFuture, answers_soon,
-};
+use cellar_embed::{Answering, Program, over_bridges};
+use cellar_engine::bridges::{Bridges, CallError, CallErrorKind, Response, answers_soon};
 use cellar_hub::{Layer, ToolAnswer};
+use futures::future::BoxFuture;
 use pyo3::{prelude::*, types::PyBytes};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use crate::here;
@@ -40,9 +38,7 @@ pub(crate) struct Functions {
     handler: Arc<Py<PyAny>>,
     /// Answers the call of a tool: see [`ToolCall::answer`].
     tools: Py<PyAny>,
-    pub(crate) has_llm: bool,
-    pub(crate) has_agent: bool,
-    pub(crate) has_http: bool,
+    answering: Answering,
     open: Mutex<HashMap<String, oneshot::Sender<Reply>>>,
     count: AtomicU64,
 }
@@ -56,16 +52,8 @@ impl fmt::Debug for Functions {
 impl Functions {
     /// Functions by the names of the bridges that they answer for: `llm`, `agent`, `http`.
     pub(crate) fn new(handler: Arc<Py<PyAny>>, tools: Py<PyAny>, names: &[String]) -> Arc<Functions> {
-        let has = |name: &str| names.iter().any(|one| one == name);
-        Arc::new(Functions {
-            handler,
-            tools,
-            has_llm: has("llm"),
-            has_agent: has("agent"),
-            has_http: has("http"),
-            open: Mutex::default(),
-            count: AtomicU64::new(1),
-        })
+        let answering = Answering::of(names);
+        Arc::new(Functions { handler, tools, answering, open: Mutex::default(), count: AtomicU64::new(1) })
     }
 
     /// Answers a call; returns true if it was waiting.
@@ -223,13 +211,27 @@ async fn call_tool(
     }
 }
 
+impl Program for Functions {
+    fn answering(&self) -> Answering {
+        self.answering
+    }
+
+    fn ask(
+        self: Arc<Functions>,
+        bridge: &'static str,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        Box::pin(ask(self, bridge, arguments))
+    }
+}
+
 /// Layer over the bridges of a hub. The hub goes with its connection, which keeps the functions.
 #[derive(Debug)]
 pub(crate) struct OverBridges(pub(crate) Weak<Functions>);
 
 impl Layer for OverBridges {
     fn over(&self, inner: Arc<dyn Bridges>) -> Arc<dyn Bridges> {
-        Arc::new(Over { inner, functions: self.0.clone() })
+        over_bridges(inner, self.0.clone())
     }
 
     fn tool(&self, name: &str) -> Option<ToolAnswer> {
@@ -239,111 +241,5 @@ impl Layer for OverBridges {
             Some(functions) => Box::pin(call_tool(functions, tool.clone(), arguments)),
             None => Box::pin(async { Err(CallError::new(CallErrorKind::Cancelled, "the sandbox has gone")) }),
         }))
-    }
-}
-
-struct Over {
-    inner: Arc<dyn Bridges>,
-    functions: Weak<Functions>,
-}
-
-impl Bridges for Over {
-    fn tools(&self) -> ToolsFuture {
-        self.inner.tools()
-    }
-
-    fn packs(&self) -> Vec<PackSpec> {
-        self.inner.packs()
-    }
-
-    fn has_tool(&self, name: &str) -> bool {
-        self.inner.has_tool(name)
-    }
-
-    fn has_pack(&self, name: &str) -> bool {
-        self.inner.has_pack(name)
-    }
-
-    fn connectors(&self) -> Vec<ConnectorSpec> {
-        self.inner.connectors()
-    }
-
-    fn fetch_arguments(&self, name: &FetchName, given: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
-        self.inner.fetch_arguments(name, given)
-    }
-
-    fn fetch(&self, name: &FetchName, arguments: Map<String, Value>, caller: Caller) -> FetchFuture {
-        self.inner.fetch(name, arguments, caller)
-    }
-
-    fn grants(&self) -> BridgeGrants {
-        let mut grants = self.inner.grants();
-        if let Some(functions) = self.functions.upgrade() {
-            let own = || "a function of the program".to_owned();
-            grants.llm.extend(functions.has_llm.then(own));
-            grants.agents.extend(functions.has_agent.then(own));
-            grants.http.extend(functions.has_http.then(own));
-        }
-        grants
-    }
-
-    fn call(&self, call: Call, caller: Caller) -> CallFuture {
-        let Some(functions) = self.functions.upgrade() else { return self.inner.call(call, caller) };
-        match call {
-            Call::Llm { prompt, model, system, schema } if functions.has_llm => Box::pin(async move {
-                let has_schema = schema.is_some();
-                let schema = schema.map(|text| document(&text)).transpose()?;
-                let arguments = json!({ "prompt": prompt, "model": model, "system": system, "schema": schema });
-                words(ask(functions, "llm", arguments).await?, has_schema)
-            }),
-            Call::Agent(AgentCall { prompt, agent_type, model, context, label, schema }) if functions.has_agent => {
-                let depth = caller.depth;
-                Box::pin(async move {
-                    let has_schema = schema.is_some();
-                    let schema = schema.map(|text| document(&text)).transpose()?;
-                    let arguments = json!({
-                        "prompt": prompt, "agent_type": agent_type, "model": model, "context": context, "label": label,
-                        "schema": schema, "depth": depth,
-                    });
-                    words(ask(functions, "agent", arguments).await?, has_schema)
-                })
-            }
-            Call::Http(request) if functions.has_http => Box::pin(async move {
-                let HttpCall { method, url, headers, body, timeout } = request;
-                let timeout = timeout.map(|timeout| timeout.as_secs_f64());
-                let arguments =
-                    json!({ "method": method, "url": url, "headers": headers, "body": body, "timeout": timeout });
-                let answered = ask(functions, "http", arguments).await?;
-                let Answered { status, url: at, headers, body } =
-                    serde_json::from_value(answered).map_err(|error| {
-                        CallError::new(CallErrorKind::Failed, format!("the answer to the request is none: {error}"))
-                    })?;
-                Ok(Response::Http(HttpResponse { status, url: at.unwrap_or(url), headers, body }))
-            }),
-            call => self.inner.call(call, caller),
-        }
-    }
-}
-
-/// Answer to a request of HTTP.
-#[derive(Deserialize)]
-struct Answered {
-    status: u16,
-    url: Option<String>,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-fn document(text: &str) -> Result<Value, CallError> {
-    serde_json::from_str(text)
-        .map_err(|error| CallError::new(CallErrorKind::Invalid, format!("the schema is no JSON: {error}")))
-}
-
-/// Answer of a model or an agent: an object where a schema was given, and text otherwise.
-fn words(value: Value, has_schema: bool) -> Result<Response, CallError> {
-    match value {
-        Value::String(text) if !has_schema => Ok(Response::Text(text)),
-        value if has_schema => Ok(Response::Json(value.to_string())),
-        _ => Err(CallError::new(CallErrorKind::Failed, "the answer is no text")),
     }
 }

@@ -98,7 +98,7 @@ pub struct HostJson {
     pub stops: &'static str,
 }
 
-/// What `cellar serve` serves.
+/// Configuration of `cellar serve`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerJson {
@@ -108,7 +108,7 @@ pub struct ServerJson {
     pub connections: usize,
     /// Seconds that runs may take to end when it is told to stop.
     pub drain_seconds: u64,
-    /// Whether tokens of an authorization server are taken as well.
+    /// True if tokens of an authorization server are taken as well.
     pub has_authorization_server: bool,
     pub tenants: Vec<TenantJson>,
 }

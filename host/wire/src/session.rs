@@ -55,7 +55,7 @@ pub struct StateJson {
     pub languages: Vec<&'static str>,
     /// Bytes of its memory and its files.
     pub bytes: u64,
-    /// Those that no state before it had.
+    /// Bytes that no state before it had.
     pub added_bytes: u64,
     pub name: Option<String>,
     /// Whether it is kept until it is unpinned or forgotten.

@@ -15,7 +15,7 @@ impl Hub {
     /// `order` makes of the number of its standard input; `environment` is added to that of the session.
     ///
     /// # Errors
-    /// Those of [`Hub::start`].
+    /// As with [`Hub::start`].
     pub fn begin_command(
         &self,
         session: &str,

@@ -26,17 +26,17 @@ pub struct CommandBody {
     pub is_kept: bool,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandJson {
     pub run: String,
     /// Its exit status; null when it was ended.
     pub exit_code: Option<i32>,
-    /// What it wrote, without the middle of what is long.
+    /// Text that it wrote, without the middle where that is long.
     pub stdout: String,
     pub stderr: String,
-    /// Whether the middle of one of them is left out.
+    /// True if the middle of one of them is left out.
     pub is_cut: bool,
     /// Why it was ended.
     pub error: Option<String>,

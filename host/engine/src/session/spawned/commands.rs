@@ -63,7 +63,7 @@ impl CommandInput {
     /// Writes bytes, and waits for room. Returns false if nobody reads them any more.
     ///
     /// # Cancel safety
-    /// What was written before the future is dropped stays so.
+    /// Not cancel safe: a part may be written, and stays.
     pub async fn write(&self, bytes: &[u8]) -> bool {
         self.processes.channels.write(self.pipe, &escape_bytes(bytes)).await
     }
