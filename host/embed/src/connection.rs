@@ -23,7 +23,8 @@ const REQUESTS_MAX: usize = 256;
 const ANSWERS_MAX: usize = 256;
 
 /// An answer, as it came.
-pub(crate) enum Received {
+#[derive(Debug)]
+pub enum Received {
     /// Line of a hub in this process.
     Line(Box<Line>),
     /// Text of a server.
@@ -31,7 +32,8 @@ pub(crate) enum Received {
 }
 
 impl Received {
-    fn bytes(self) -> Vec<u8> {
+    /// Returns the answer as JSON.
+    pub fn bytes(self) -> Vec<u8> {
         match self {
             Received::Line(line) => serde_json::to_vec(&line.answer).unwrap_or_default(),
             Received::Text(text) => text.into_bytes(),
@@ -40,9 +42,15 @@ impl Received {
 }
 
 /// Recipient of an answer.
-pub(crate) enum Recipient {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipient {
     /// Maker of a request. Events need not be there for those that want the last answer alone.
-    Request { id: String, is_event: bool },
+    Request {
+        /// Id of the request.
+        id: String,
+        /// True for an event, which is not the last answer.
+        is_event: bool,
+    },
     /// The handler of calls.
     Handler,
     /// Nobody here.
@@ -50,7 +58,8 @@ pub(crate) enum Recipient {
 }
 
 impl Recipient {
-    fn of(answer: &Answer) -> Recipient {
+    /// Returns the recipient of an answer.
+    pub fn of(answer: &Answer) -> Recipient {
         let request = |id: &Option<String>| match id {
             Some(id) => Recipient::Request { id: id.clone(), is_event: false },
             None => Recipient::Nobody,

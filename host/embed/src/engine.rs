@@ -14,9 +14,12 @@ use cellar_engine::{
     artifacts::{ArtifactQuota, ArtifactStore},
     store::SessionStore,
 };
-use cellar_hub::{Hub, HubConfig, Lines, TASKS_MAX};
+use cellar_hub::{Hub, HubConfig, Layer, Line, Lines, TASKS_MAX};
 use cellar_wire::Caller;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::mpsc,
+};
 
 use crate::{
     Connection, EmbedError, Handler, Local,
@@ -39,8 +42,8 @@ pub struct Settings {
     pub cache: PathBuf,
     /// The command of the same build, which draws charts and converts tables in processes of its own.
     pub program: Option<PathBuf>,
-    /// SHA-256 of the list of machine code that came with the guests, in hexadecimal.
-    pub code_list: Option<String>,
+    /// SHA-256 of the list of machine code that came with the guests.
+    pub code_list: Option<[u8; 32]>,
     /// Interpreters in memory at the same time.
     pub kernels: Option<u32>,
 }
@@ -54,8 +57,19 @@ pub struct Opening {
     pub record: Option<PathBuf>,
     /// A `cellar.toml`.
     pub config: Option<PathBuf>,
-    /// Bridges that the handler answers for: `llm`, `agent`, `http`.
-    pub functions: Vec<String>,
+}
+
+/// A hub, and the lines by which it is asked.
+#[derive(Debug)]
+pub struct OpenHub {
+    /// The runtime that it works on.
+    pub handle: Handle,
+    /// The hub.
+    pub hub: Hub,
+    /// Its end of the lines.
+    pub lines: Lines<InProcess>,
+    /// Answers of the hub.
+    pub queue: mpsc::Receiver<Line>,
 }
 
 /// Engine of this process. After a fork the child must make one of its own: no thread of this one is there.
@@ -88,7 +102,7 @@ impl Engine {
         }
         let mut config = HostConfig::new(HostFolders { guests, cache });
         config.kernels_max = kernels.unwrap_or_else(|| cellar_config::kernels_max(&HostTable::default()));
-        config.code_list = code_list.as_deref().map(digest).transpose()?;
+        config.code_list = code_list;
         let runtime = Builder::new_multi_thread().thread_name("cellar").enable_all().build();
         let runtime = runtime.map_err(|error| EmbedError::of("start", &error))?;
         let host = {
@@ -107,20 +121,31 @@ impl Engine {
         Ok(self.parts()?.0)
     }
 
-    /// Opens a connection whose sessions are in this process. `handler` is called with each call of a tool or a bridge, as JSON.
-    /// Blocks while the disk works.
+    /// Opens a connection whose sessions are in this process. `handler` is called with each call of a tool or a bridge, as JSON;
+    /// `functions` names the bridges that it answers for: `llm`, `agent`, `http`. Blocks while the disk works.
+    ///
+    /// # Errors
+    /// As with [`Engine::hub`].
+    pub fn open(&self, handler: Handler, functions: &[String], opening: Opening) -> Result<Connection, EmbedError> {
+        let functions = Functions::new(handler.clone(), functions);
+        let layer = Arc::new(OverBridges(Arc::downgrade(&functions)));
+        let OpenHub { handle, hub, lines, queue } = self.hub(layer, opening)?;
+        let _entered = handle.enter();
+        Ok(Connection::in_process(&handle, Local::new(hub, functions), lines, queue, handler))
+    }
+
+    /// Opens a hub for the sessions of one connection, whose calls `layer` answers first. Blocks while the disk works.
     ///
     /// # Errors
     /// The store cannot be opened, the `cellar.toml` is wrong, or the engine has ended.
-    pub fn open(&self, handler: Handler, opening: Opening) -> Result<Connection, EmbedError> {
-        let Opening { store, record, config, functions } = opening;
-        let functions = Functions::new(handler.clone(), &functions);
+    pub fn hub(&self, layer: Arc<dyn Layer>, opening: Opening) -> Result<OpenHub, EmbedError> {
+        let Opening { store, record, config } = opening;
         let (handle, host, host_config) = self.parts()?;
         let _entered = handle.enter();
         let mut hub_config = HubConfig::default();
         (hub_config.runs_max, hub_config.sessions_max) = (TASKS_MAX, SESSIONS_MAX);
         hub_config.overrides.config = config;
-        hub_config.layer = Some(Arc::new(OverBridges(Arc::downgrade(&functions))));
+        hub_config.layer = Some(layer);
         let is_kept = store.is_some();
         if let Some(folder) = store {
             let artifacts = ArtifactStore::open(folder.join("artifacts"), ArtifactQuota::default());
@@ -130,7 +155,7 @@ impl Engine {
         let hub = Hub::on((*host).clone(), host_config, hub_config, Arc::new(NoDoors))?;
         let place = InProcess::new(hub.clone(), is_kept, record);
         let (lines, queue) = Lines::new(place, Caller::Trusted, LINES_KIB_MAX);
-        Ok(Connection::in_process(&handle, Local::new(hub, functions), lines, queue, handler))
+        Ok(OpenHub { handle: handle.clone(), hub, lines, queue })
     }
 
     /// Opens a connection to a server.
@@ -186,7 +211,10 @@ fn end(parts: Option<Parts>, process: u32) {
 }
 
 /// Reads a SHA-256 in hexadecimal.
-fn digest(text: &str) -> Result<[u8; 32], EmbedError> {
+///
+/// # Errors
+/// The text is none.
+pub fn digest(text: &str) -> Result<[u8; 32], EmbedError> {
     let byte = |at: usize| text.get(at..at.saturating_add(2)).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
     let digest = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());

@@ -22,14 +22,13 @@ use std::sync::Arc;
 
 pub use cellar_core::looks::Variable;
 pub use cellar_files::{FileError, ListedFile};
-pub use connection::{Connection, Mailbox, SendError};
-pub use engine::{Engine, Opening, Settings};
+pub use connection::{Connection, Mailbox, Received, Recipient, SendError};
+pub use engine::{Engine, OpenHub, Opening, Settings, digest};
 pub use error::EmbedError;
 pub use files::Files;
 pub use place::InProcess;
 pub use program::{Answering, Program, over_bridges};
-pub use remote::open_socket;
-pub use replay::play;
+pub use remote::{carry, open_socket};
 pub use state::Local;
 pub use tokio::runtime::Handle as Runtime;
 

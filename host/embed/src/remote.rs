@@ -1,12 +1,12 @@
 //! Connections to a server: the same lines, each a message of a WebSocket.
 
-use std::time::Duration;
+use std::{io, sync::Arc, time::Duration};
 
 use cellar_hub::LineRead;
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, StreamExt, future::BoxFuture};
 use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::mpsc};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -49,38 +49,52 @@ pub(crate) async fn connect(
     token: &str,
 ) -> Result<Connection, EmbedError> {
     let socket = open_socket(url, token).await?;
-    let (connection, router, mut requests) = Connection::new(None, handler);
-    handle.spawn(async move {
-        let (mut sink, mut stream) = socket.split();
-        let reading = async {
-            while let Some(Ok(message)) = stream.next().await {
-                let Message::Text(text) = message else { continue };
-                let text = text.as_str().to_owned();
-                let Ok(head) = serde_json::from_str::<Head>(&text) else { continue };
-                let recipient = match (&*head.r#type, head.id) {
-                    ("call" | "call_cancelled" | "background", _) => Recipient::Handler,
-                    (kind, Some(id)) => Recipient::Request { id, is_event: kind == "event" },
-                    _ => Recipient::Nobody,
-                };
-                router.route(recipient, Received::Text(text)).await;
-            }
-        };
-        let writing = async {
-            while let Some(Ok(line)) = requests.recv().await {
-                let LineRead::Whole(bytes) = line else { continue };
-                let text = String::from_utf8(bytes).unwrap_or_default();
-                if sink.send(Message::text(text)).await.is_err() {
-                    return;
-                }
-            }
-            let _ = sink.close().await;
-        };
-        tokio::select! {
-            () = reading => {}
-            () = writing => {}
-        }
-    });
+    let (connection, router, requests) = Connection::new(None, handler);
+    let router = Arc::new(router);
+    handle.spawn(carry(socket, requests, move |recipient, text| {
+        let router = router.clone();
+        Box::pin(async move { router.route(recipient, Received::Text(text)).await })
+    }));
     Ok(connection)
+}
+
+/// Carries requests to a server and its answers back, until either side ends. `route` takes each answer, the text of JSON.
+///
+/// # Cancel safety
+/// Dropped, it ends the connection.
+pub async fn carry(
+    socket: WebSocketStream<reqwest::Upgraded>,
+    mut requests: mpsc::Receiver<io::Result<LineRead>>,
+    route: impl Fn(Recipient, String) -> BoxFuture<'static, ()>,
+) {
+    let (mut sink, mut stream) = socket.split();
+    let reading = async {
+        while let Some(Ok(message)) = stream.next().await {
+            let Message::Text(text) = message else { continue };
+            let text = text.as_str().to_owned();
+            let Ok(head) = serde_json::from_str::<Head>(&text) else { continue };
+            let recipient = match (&*head.r#type, head.id) {
+                ("call" | "call_cancelled" | "background", _) => Recipient::Handler,
+                (kind, Some(id)) => Recipient::Request { id, is_event: kind == "event" },
+                _ => Recipient::Nobody,
+            };
+            route(recipient, text).await;
+        }
+    };
+    let writing = async {
+        while let Some(Ok(line)) = requests.recv().await {
+            let LineRead::Whole(bytes) = line else { continue };
+            let text = String::from_utf8(bytes).unwrap_or_default();
+            if sink.send(Message::text(text)).await.is_err() {
+                return;
+            }
+        }
+        let _ = sink.close().await;
+    };
+    tokio::select! {
+        () = reading => {}
+        () = writing => {}
+    }
 }
 
 /// Opens a WebSocket that carries lines to the server at `url`, each a text message.

@@ -14,7 +14,7 @@ use crate::EmbedError;
 ///
 /// # Cancel safety
 /// Dropped, it has played a part.
-pub async fn play(host: &Host, file: PathBuf) -> Result<Vec<Vec<u8>>, EmbedError> {
+pub(crate) async fn play(host: &Host, file: PathBuf) -> Result<Vec<Vec<u8>>, EmbedError> {
     let mut replay = host.replay(&file).map_err(EmbedError::from)?;
     let mut events = Vec::new();
     while let Some(played) = replay.next().await.map_err(EmbedError::from)? {

@@ -80,10 +80,10 @@ impl Engine {
         let (connection, opened) = Connection::new(&engine, self.deliver.clone())?;
         let ConnectionSettings { store, record, config, functions } = settings;
         let (store, record) = (store.map(PathBuf::from), record.map(PathBuf::from));
-        let opening = Opening { store, record, config: config.map(PathBuf::from), functions };
+        let opening = Opening { store, record, config: config.map(PathBuf::from) };
         let (handler, deliver) = (self.handler(calls), self.deliver.clone());
         runtime(&engine)?.spawn_blocking(move || {
-            let made = engine.open(handler, opening).map(|made| drop(opened.set(made)));
+            let made = engine.open(handler, &functions, opening).map(|made| drop(opened.set(made)));
             deliver.end(ticket, made.map(|()| None).map_err(Failure::from));
         });
         Ok(connection)
@@ -132,6 +132,7 @@ fn join(settings: EngineSettings) -> std::result::Result<Arc<cellar_embed::Engin
     }
     let EngineSettings { guests, cache, program, code_list, kernels } = settings;
     let (guests, cache, program) = (guests.into(), cache.into(), program.map(PathBuf::from));
+    let code_list = code_list.as_deref().map(cellar_embed::digest).transpose()?;
     let engine = cellar_embed::Engine::start(Settings { guests, cache, program, code_list, kernels })?;
     let engine = Arc::new(engine);
     *running = Arc::downgrade(&engine);

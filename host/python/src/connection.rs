@@ -7,8 +7,8 @@ use std::{
 };
 
 use cellar_core::sync::lock;
+use cellar_embed::{InProcess, Received, Recipient};
 use cellar_hub::{Line, LineRead, Lines};
-use cellar_wire::Answer;
 use futures::stream;
 use pyo3::{prelude::*, types::PyBytes};
 use tokio::{
@@ -20,7 +20,6 @@ use crate::{
     EngineError, check_process,
     files::Files,
     here::{self, wait},
-    place::InProcess,
     remote::Server,
     state::{Local, Sessions},
 };
@@ -29,57 +28,6 @@ use crate::{
 const REQUESTS_MAX: usize = 256;
 /// Answers to one request that wait to be read. Further ones hold up the connection, and so its guests.
 const ANSWERS_MAX: usize = 256;
-
-/// An answer, as it came.
-pub(crate) enum Told {
-    /// Line of a hub in this process.
-    Line(Box<Line>),
-    /// Text of a server.
-    Text(String),
-}
-
-impl Told {
-    fn bytes(self) -> Vec<u8> {
-        match self {
-            Told::Line(line) => serde_json::to_vec(&line.answer).unwrap_or_default(),
-            Told::Text(text) => text.into_bytes(),
-        }
-    }
-}
-
-/// Recipient of an answer.
-pub(crate) enum Recipient {
-    /// The mailbox of a request. Events need not be there for those that want the last answer alone.
-    Request { id: String, is_event: bool },
-    /// The handler of calls.
-    Handler,
-    /// Nobody here.
-    Nobody,
-}
-
-impl Recipient {
-    pub(crate) fn of(answer: &Answer) -> Recipient {
-        let request = |id: &Option<String>| match id {
-            Some(id) => Recipient::Request { id: id.clone(), is_event: false },
-            None => Recipient::Nobody,
-        };
-        match answer {
-            Answer::Event { id, .. } => Recipient::Request { id: id.clone(), is_event: true },
-            Answer::Result { id, .. } => Recipient::Request { id: id.clone(), is_event: false },
-            Answer::Opened { id, .. }
-            | Answer::Sessions { id, .. }
-            | Answer::Done { id }
-            | Answer::Outputs { id, .. }
-            | Answer::Value { id, .. }
-            | Answer::Origins { id, .. }
-            | Answer::States { id, .. }
-            | Answer::Stubs { id, .. }
-            | Answer::Error { id, .. } => request(id),
-            Answer::Call { .. } | Answer::CallCancelled { .. } | Answer::Background { .. } => Recipient::Handler,
-            Answer::Hello { .. } => Recipient::Nobody,
-        }
-    }
-}
 
 /// Requests that wait for answers, by their ids.
 #[derive(Default)]
@@ -90,7 +38,7 @@ struct Routes {
 
 #[derive(Clone)]
 struct Route {
-    answers: mpsc::Sender<Told>,
+    answers: mpsc::Sender<Received>,
     has_events: bool,
 }
 
@@ -101,20 +49,20 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    pub(crate) async fn route(&self, recipient: Recipient, told: Told) {
+    pub(crate) async fn route(&self, recipient: Recipient, received: Received) {
         match recipient {
             Recipient::Request { id, is_event } => {
                 let route = lock(&self.routes).waiting.as_ref().and_then(|waiting| waiting.get(&id).cloned());
                 if let Some(route) = route.filter(|route| route.has_events || !is_event) {
                     // Whoever asked may have gone.
-                    let _ = route.answers.send(told).await;
+                    let _ = route.answers.send(received).await;
                 }
             }
             Recipient::Handler => {
                 let handler = self.handler.clone();
                 // Code of the program may take its time, and waits for the interpreter's lock.
                 tokio::task::spawn_blocking(move || {
-                    let bytes = told.bytes();
+                    let bytes = received.bytes();
                     Python::try_attach(|py| {
                         if let Err(error) = handler.call1(py, (PyBytes::new(py, &bytes),)) {
                             error.write_unraisable(py, None);
@@ -183,7 +131,7 @@ impl Connection {
         handle.spawn(async move {
             while let Some(line) = queue.recv().await {
                 let recipient = Recipient::of(&line.answer);
-                router.route(recipient, Told::Line(Box::new(line))).await;
+                router.route(recipient, Received::Line(Box::new(line))).await;
             }
         });
         connection
@@ -287,7 +235,7 @@ pub(crate) struct Mailbox {
     id: String,
     routes: Arc<Mutex<Routes>>,
     process: u32,
-    answers: Arc<AsyncMutex<mpsc::Receiver<Told>>>,
+    answers: Arc<AsyncMutex<mpsc::Receiver<Received>>>,
 }
 
 #[pymethods]
@@ -295,7 +243,7 @@ impl Mailbox {
     /// Waits for the next answer, without the interpreter's lock; `None` when the connection has ended. A signal whose handler
     /// raises ends the wait.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let taken = wait(py, &self.handle, async { self.answers.lock().await.recv().await.map(Told::bytes) })?;
+        let taken = wait(py, &self.handle, async { self.answers.lock().await.recv().await.map(Received::bytes) })?;
         Ok(taken.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
@@ -303,9 +251,9 @@ impl Mailbox {
     fn take_soon(&self, callback: Py<PyAny>) {
         let answers = self.answers.clone();
         self.handle.spawn(async move {
-            let told = answers.lock().await.recv().await;
+            let received = answers.lock().await.recv().await;
             let call = move || {
-                let bytes = told.map(Told::bytes);
+                let bytes = received.map(Received::bytes);
                 Python::try_attach(|py| {
                     // Whoever waited may have gone, and its event loop with it.
                     let _ = callback.call1(py, (bytes.map(|bytes| PyBytes::new(py, &bytes)),));

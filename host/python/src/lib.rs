@@ -11,9 +11,7 @@ mod engine;
 mod files;
 mod functions;
 mod here;
-mod place;
 mod remote;
-mod replay;
 mod state;
 
 use cellar_embed::EmbedError;
@@ -33,11 +31,7 @@ fn embed_refused(EmbedError { code, message, hint }: EmbedError) -> PyErr {
 
 /// Refuses what was made before this process was forked: its threads are not here.
 fn check_process(process: u32) -> PyResult<()> {
-    if process == std::process::id() {
-        return Ok(());
-    }
-    let message = "this was opened before the process was forked";
-    Err(EngineError::new_err(("forked", message, Some("open sandboxes in the child itself"))))
+    EmbedError::check_process(process).map_err(embed_refused)
 }
 
 /// The module.

@@ -2,29 +2,19 @@
 
 use std::sync::Arc;
 
-use cellar_hub::LineRead;
-use futures::{SinkExt, StreamExt};
+use cellar_embed::Received;
 use http::header;
 use pyo3::{prelude::*, types::PyBytes};
 use reqwest::{Client, Method};
-use serde::Deserialize;
 use tokio::runtime::Handle;
-use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
     EngineError, check_process,
-    connection::{Carried, Connection, Recipient, Told},
+    connection::{Carried, Connection},
     embed_refused,
     here::wait,
     refused,
 };
-
-/// Head of a line.
-#[derive(Deserialize)]
-struct Head {
-    r#type: String,
-    id: Option<String>,
-}
 
 /// Connects to the server at `url`. Blocks.
 ///
@@ -42,37 +32,12 @@ pub(crate) fn connect(handle: &Handle, handler: Py<PyAny>, url: &str, token: &st
         token: token.to_owned(),
         process: std::process::id(),
     };
-    let (connection, router, mut requests) = Connection::new(handle.clone(), Carried::There(server), Arc::new(handler));
-    handle.spawn(async move {
-        let (mut sink, mut stream) = socket.split();
-        let reading = async {
-            while let Some(Ok(message)) = stream.next().await {
-                let Message::Text(text) = message else { continue };
-                let text = text.as_str().to_owned();
-                let Ok(head) = serde_json::from_str::<Head>(&text) else { continue };
-                let recipient = match (&*head.r#type, head.id) {
-                    ("call" | "call_cancelled" | "background", _) => Recipient::Handler,
-                    (kind, Some(id)) => Recipient::Request { id, is_event: kind == "event" },
-                    _ => Recipient::Nobody,
-                };
-                router.route(recipient, Told::Text(text)).await;
-            }
-        };
-        let writing = async {
-            while let Some(Ok(line)) = requests.recv().await {
-                let LineRead::Whole(bytes) = line else { continue };
-                let text = String::from_utf8(bytes).unwrap_or_default();
-                if sink.send(Message::text(text)).await.is_err() {
-                    return;
-                }
-            }
-            let _ = sink.close().await;
-        };
-        tokio::select! {
-            () = reading => {}
-            () = writing => {}
-        }
-    });
+    let (connection, router, requests) = Connection::new(handle.clone(), Carried::There(server), Arc::new(handler));
+    let router = Arc::new(router);
+    handle.spawn(cellar_embed::carry(socket, requests, move |recipient, text| {
+        let router = router.clone();
+        Box::pin(async move { router.route(recipient, Received::Text(text)).await })
+    }));
     Ok(connection)
 }
 

@@ -7,7 +7,7 @@ use cellar_hub::Hub;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tokio::runtime::Handle;
 
-use crate::{check_process, engine::hub_refused, functions::Functions, refused};
+use crate::{check_process, embed_refused, functions::Functions, refused};
 
 /// Name, type, size and preview of a variable.
 type Seen = (String, String, Option<u64>, String);
@@ -32,7 +32,7 @@ impl Local {
 
     pub(crate) fn session(&self, name: &str) -> PyResult<Session> {
         check_process(self.process)?;
-        Ok(self.hub.session(name).map_err(|error| hub_refused(&error))?.session)
+        Ok(self.hub.session(name).map_err(|error| embed_refused(error.into()))?.session)
     }
 }
 
